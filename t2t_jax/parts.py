@@ -5,10 +5,13 @@ to know of it. The part itself is in the file of `t2t_jax/models` that the entry
 study file (`t2t_jax/extend.py`). `t2t-jax help part` and `help architecture` show how to add one.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
+
+from t2t_jax.errors import UsageError
 
 
 def implementation(where: str, home: str) -> Any:
@@ -19,6 +22,36 @@ def implementation(where: str, home: str) -> Any:
     file, _, name = where.rpartition(":")
     module = file if in_file(where) else f"{home}.{file}".rstrip(".")
     return getattr(import_module(module), name)
+
+
+def options(text: str, defaults: Mapping[str, Any], of: str, shown: str) -> dict[str, Any]:
+    """Returns the options that a text such as "w=8,l=4" sets, each of the type of its default.
+
+    A whole number is at least 1, or 0 if that is its default; any other number is positive.
+
+    Args:
+      of: what has the options, and `shown`: what gives them, for errors.
+
+    Raises:
+      UsageError: there is no such option, its value is out of range, or it is given twice.
+    """
+    values: dict[str, Any] = {}
+    for part in text.split(",") if text else ():
+        name, _, value = map(str.strip, part.partition("="))
+        if name not in defaults:
+            known = ", ".join(defaults) or "none"
+            raise UsageError(f"{of} has no option {name!r} in {shown}: it has {known}.")
+        if name in values:
+            raise UsageError(f"{shown} gives {name} twice: give it once.")
+        whole, least = isinstance(defaults[name], int), min(1, defaults[name])
+        try:
+            values[name] = int(value) if whole else float(value)
+        except ValueError:
+            values[name] = math.nan
+        if not (values[name] >= least if whole else 0 < values[name] < math.inf):
+            kind = f"whole number of at least {least}" if whole else "positive number"
+            raise UsageError(f"{name} in {shown} must be a {kind}.")
+    return values
 
 
 def in_file(where: str) -> bool:

@@ -180,15 +180,16 @@ def test_a_missing_archive_is_named_without_a_download(archives, tmp_path, monke
     with pytest.raises(UsageError) as caught:
         prepare(data, tmp_path / "cache", quiet)
     message = str(caught.value)
-    assert "training-parallel-nc-v9.tgz from http://www.statmt.org/wmt14" in message
-    assert "training-parallel-commoncrawl.tgz from http://www.statmt.org/wmt13" in message
+    assert "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz" in message
+    assert "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz" in message
     assert "europarl" not in message
     assert "\n" not in message
 
 
 def test_downloaded_archives_are_not_requested_again(archives, tmp_path, monkeypatch):
     requested = []
-    monkeypatch.setattr(builders, "_answers", lambda url: requested.append(url) or True)
+    answer = lambda request, timeout: requested.append(request.full_url) or io.BytesIO()  # noqa: E731
+    monkeypatch.setattr(builders.urllib.request, "urlopen", answer)
     builder = Wmt14Translate(data_dir=str(tmp_path), config="de-en", file_format="array_record")
     first, second = ARCHIVES["europarl"], ARCHIVES["news"]
     name = tfds.download.resource.get_dl_fname(first, builder.url_infos[first].checksum)

@@ -20,9 +20,6 @@ from experiments.tools import readme
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import main
 from t2t_jax.runs import published
-from t2t_jax.study import comparison, declaration, notes, presets
-from t2t_jax.study.collecting import RowResult
-from t2t_jax.study.grid import Grid
 
 ROOT = Path(__file__).parents[1]
 INDUCTION = "A:N=4,positions=relative", "A:N=4,positions=sinusoid"  # two layers
@@ -460,24 +457,6 @@ def test_kernels_are_said_of_mechanisms_that_have_one():
     assert sorted(named) == sorted(have)
     assert not (ROOT / "t2t_jax" / "ops" / "feed_forward.py").exists()
     assert "ReLU" not in README.read_text()
-
-
-def test_what_is_said_of_memorising_is_what_grades_measures():
-    lines = (readme.RESULTS / "grades" / "table.md").read_text().splitlines()
-    near = {cells[1]: cells[-2] for line in lines if (cells := line.split("|"))}
-    near = {name.strip(): value.strip() for name, value in near.items()}
-    study = declaration.find("table3")
-    for pairs, said in ((2000, False), (0, True)):
-        grid = Grid(study, presets.preset("demo"), study.rows, {"pairs": pairs}, Path())
-        notes = " ".join(notes_of(grid))
-        assert (f"{near['easy']}% differ" in notes) == said
-        assert (f"(normal: {near['normal']}%)" in notes) == said
-
-
-def notes_of(grid):
-    rows = [RowResult(row, grid.config(row), (), "") for row in grid.rows]
-    lines = comparison.compare_with_base(grid, rows)
-    return [*notes.notes(grid, lines), *notes._memorised(grid)]
 
 
 def spread(folder, row, metric="BLEU", digits=1):

@@ -169,7 +169,11 @@ def test_training_alone_has_fewer_keys():
         ("copy", "length=0", "length in task_options=length=0 must be a whole number of at least"),
         ("recall", "fewest=-1", "fewest in .* must be a whole number of at least 0"),
         ("copy", "length=x", "must be a whole number of at least 1"),
-        ("grammar", "length=3", "corpus grammar has no options, but task_options=length=3"),
+        (
+            "grammar",
+            "length=3",
+            "corpus grammar has no option 'length' in task_options=length=3: it has none",
+        ),
     ],
 )
 def test_options_that_a_task_lacks_are_refused_with_the_config(corpus, options, expected):
@@ -335,6 +339,8 @@ def test_the_table_has_a_line_for_each_length_and_distance():
     assert [near[:3], far[:3]] == [["1", "20", "100.0"], ["2", "20", "25.0"]]
     assert whole[7] == "50.0"  # exact, with an interval of 1.96 standard errors
     np.testing.assert_allclose([float(whole[8][1:]), float(whole[10][:-1])], [34.5, 65.5], atol=3)
+    split.extras = [{"topic": "birds"}] * 40  # of a study file, without distances
+    assert "62.5" in as_text(diagnostic_table("run.", {"test": (predicted, split)}))
 
 
 TINY = dict(

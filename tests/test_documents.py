@@ -69,7 +69,7 @@ def test_documents_are_read_from_files_of_all_kinds(files, tmp_path):
 
 def test_equal_bytes_under_another_name_are_read_as_their_name_says(files, tmp_path):
     lines = "".join(json.dumps({"text": x}) + "\n" for x in TEXTS)
-    for name in ("lines.txt", "lines.jsonl", "lines.jsonl.txt"):
+    for name in ("lines[1].txt", "lines.jsonl", "lines.jsonl.txt"):  # no pattern, but a name
         path = tmp_path / name
         path.write_text(lines)
         data = Data(corpus="documents", vocabulary=310, **files | dict(dev=str(path)))

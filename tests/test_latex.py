@@ -70,6 +70,12 @@ def test_numbers_are_whole_in_their_cells_and_aligned_at_their_points():
     ]
 
 
+def test_a_score_beside_an_empty_cell_is_no_label():
+    header = ("", ""), ("", "PPL"), ("", "BLEU")
+    lines = made([("a", "1.61 ± 0.02*", ""), ("b", "1.60", "5.1")], header=header)
+    assert r"a & 1.61\dev{0.02}^{*} &  \\" in lines
+
+
 def test_powers_and_signs_are_those_of_mathematics():
     header = ("", ""), ("training FLOPs", "counted"), ("", "effect")
     lines = made([("a", "2.29e+13", "+0.50"), ("b", "1.10e+09", "-1.25")], header=header)

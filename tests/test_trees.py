@@ -100,9 +100,9 @@ def test_a_malformed_string_is_repaired(string, repaired):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("(S (NN a)\n(VP (VB b)", "ends in line 2 within the tree that begins in line 1"),
-        ("(S (NN a))\n)", "line 2: a bracket is closed that was not opened"),
-        ("(S (NN a))\nword", "line 2: 'word' stands outside"),
+        ("(S (NN a)\n(VP (VB b)", " ends within a tree"),
+        ("(S (NN a))\n)", "line 2: ')' is in no tree"),
+        ("(S (NN a))\nword", "line 2: 'word' is in no tree"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(tmp_path, text, words):

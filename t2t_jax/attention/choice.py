@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from t2t_jax import parts
 from t2t_jax.attention import reach
 from t2t_jax.attention.costs import Number, Shape
 from t2t_jax.attention.registry import MECHANISMS, Entry
@@ -47,15 +48,7 @@ def parse(text: str) -> tuple[str, dict[str, Number]]:
     if name not in MECHANISMS:
         raise UsageError(f"there is no attention {name!r}: {near(name, MECHANISMS)}")
     defaults = MECHANISMS[name].options
-    options = {}
-    for part in rest.split(",") if rest else []:
-        option, _, value = (x.strip() for x in part.partition("="))
-        if option not in defaults:
-            known = ", ".join(defaults) or "none"
-            raise UsageError(
-                f"attention {name} has no option {option!r} in {text!r}: it has {known}."
-            )
-        options[option] = _number(option, value, defaults[option], text)
+    options = parts.options(rest, defaults, f"attention {name}", repr(text))
     full = {**defaults, **options}
     for small, large in MECHANISMS[name].at_most.items():
         bound = full[large] if isinstance(large, str) else large
@@ -63,22 +56,6 @@ def parse(text: str) -> tuple[str, dict[str, Number]]:
             what = f"{large}, which is {bound}" if isinstance(large, str) else bound
             raise UsageError(f"{small} in {text!r} can be at most {what}.")
     return name, options
-
-
-def _number(option: str, value: str, default: Number, text: str) -> Number:
-    """The value of an option: at least 1 (a seed: 0) if its default is an int, else positive."""
-    if isinstance(default, int):
-        least = 0 if option == "seed" else 1
-        if value.isdecimal() and int(value) >= least:
-            return int(value)
-        raise UsageError(f"{option} in {text!r} must be a whole number of at least {least}.")
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise UsageError(f"{option} in {text!r} must be a positive number.")
-    return number
 
 
 def check(
@@ -96,10 +73,7 @@ def check(
     Raises:
       UsageError: it cannot; the message says why, and what can be used instead.
     """
-    name, options = parse(text)
-    mechanism = MECHANISMS[name]
-    if text.count("=") > len(options):
-        raise UsageError(f"{role}_attention={text} gives an option twice: give it once.")
+    name, mechanism = parse(text)[0], entry(text)
     if role not in mechanism.roles:
         able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
         raise UsageError(

@@ -8,6 +8,7 @@ without TensorFlow, but uses `tf.io.gfile` to unpack archives and to sort splits
 import functools
 import os
 import re
+import resource
 import types
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +67,8 @@ def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> N
         return
     downloads = root / "downloads"
     _check_reachable(builder, urls, downloads, directory)
-    _allow_open_files(1100)  # TFDS sorts a large split in 1000 open files
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # TFDS sorts in 1000 open files
     config = tfds.download.DownloadConfig(
         manual_dir=directory or None, try_download_gcs=False, verify_ssl=True
     )
@@ -90,38 +92,18 @@ def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> N
 
 def _check_reachable(builder: Any, urls: Iterable[str], downloads: Path, directory: str) -> None:
     """Raises FilesMissing at once if a file is missing; TFDS would try to download it ten times."""
-    infos = builder.url_infos
     missing = []
     for url in urls:
-        info = infos[url]
-        by_hand = Path(directory) / info.filename if directory else None
+        info = builder.url_infos[url]
+        by_hand = directory and (Path(directory) / info.filename).exists()
         cached = tfds.core.download.resource.get_dl_fname(url, info.checksum)
-        if not (by_hand and by_hand.exists()) and not any(downloads.rglob(cached)):
+        if not by_hand and not any(downloads.rglob(cached)):
             missing.append(url)
-    if not all(map(_answers, missing)):
-        places: dict[str, list[str]] = {}
-        for url in missing:
-            place, name = url.rsplit("/", 1)
-            places.setdefault(place, []).append(name)
-        files = "; ".join(f"{', '.join(names)} from {place}" for place, names in places.items())
-        raise FilesMissing(
-            f"{builder.name} cannot be downloaded from here: put these files into a directory and "
-            f"give it with --directory: {files}."
-        )
-
-
-def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=10):
-            return True
-    except OSError:
-        return False
-
-
-def _allow_open_files(count: int) -> None:
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < count:
-        enough = count if hard == resource.RLIM_INFINITY else min(count, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+        for url in missing:
+            urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=10).close()
+    except OSError as error:
+        raise FilesMissing(
+            f"{builder.name} cannot be downloaded from here ({error}): put these files into a "
+            f"directory and give it with --directory: {', '.join(missing)}."
+        ) from error

@@ -29,7 +29,6 @@ from t2t_jax.tokens import EOS
 FORMAT = 2  # to be incremented when the meaning of the files changes
 SIDES = ("source", "target")
 NEWLINE = "\u2028"  # no text has one, as `vocabulary.plain` replaces it
-UNKNOWN = 0.01  # a larger share of unknown tokens is a sign of an error in the files
 
 
 @dataclass(frozen=True)
@@ -155,11 +154,11 @@ def open_dataset(directory: Path) -> Dataset:
     return Dataset(directory, Vocabulary(model.read_bytes()), splits, meta["fingerprint"], meta)
 
 
-def summary(meta: Mapping[str, Any], drawn: int = 0) -> list[str]:
-    """A line with the numbers of pairs that a prepared corpus keeps and leaves out, and warnings.
+def summary(meta: Mapping[str, Any], drawn: int = 0) -> str:
+    """A line with the numbers of pairs that a prepared corpus keeps and leaves out.
 
-    There is a warning for each split with many unknown tokens, on the side that has more. `drawn`
-    is the number of training pairs that are trained on, if not all are.
+    The share of unknown tokens is that of the side that has more. `drawn` is the number of training
+    pairs that are trained on, if not all are.
     """
     parts, documents = [], meta.get("documents")
     for name, n in meta["splits"].items():
@@ -178,22 +177,13 @@ def summary(meta: Mapping[str, Any], drawn: int = 0) -> list[str]:
     parts.append(f"vocabulary {meta['vocabulary']['size']:,}")
     if documents:  # without unknown tokens, and of no languages
         tokens = (f"{name} {n['target_tokens']:,}" for name, n in meta["splits"].items())
-        return [f"{meta['corpus']}: {'; '.join(parts)}; tokens: {', '.join(tokens)}"]
-    unknown = {
-        name: max(n[f"{side}_unknown"] / n[f"{side}_tokens"] for side in SIDES)
+        return f"{meta['corpus']}: {'; '.join(parts)}; tokens: {', '.join(tokens)}"
+    unknown = (
+        f"{name} {max(n[f'{side}_unknown'] / n[f'{side}_tokens'] for side in SIDES):.2%}"
         for name, n in meta["splits"].items()
-    }
-    shares = ", ".join(f"{name} {share:.2%}" for name, share in unknown.items())
-    parts.append(f"unknown tokens: {shares}")
-    return [
-        f"{meta['corpus']} {meta['source']}-{meta['target']}: {'; '.join(parts)}",
-        *(
-            f"{share:.1%} of the tokens of {name} are unknown: check its encoding and language, "
-            "or train a larger vocabulary."
-            for name, share in unknown.items()
-            if share > UNKNOWN
-        ),
-    ]
+    )
+    parts.append(f"unknown tokens: {', '.join(unknown)}")
+    return f"{meta['corpus']} {meta['source']}-{meta['target']}: {'; '.join(parts)}"
 
 
 def _open_side(stem: Path, side: str, counts: Mapping[str, int], dtype: str) -> Ragged:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from t2t_jax.errors import UsageError, near
+from t2t_jax.parts import options
 
 TRANSLATION = "BLEU", "BLEU lowercased", "BLEU international", "chrF2"
 MULTI30K = (*TRANSLATION, "BLEU Moses")  # as its literature scores it
@@ -115,27 +115,6 @@ CORPORA: dict[str, Corpus] = {
 
 
 def parse_options(corpus: str, text: str) -> dict[str, int]:
-    """Returns all options of a corpus; `text` sets some of them, as in "keys=8,length=64".
-
-    Raises UsageError if the corpus has no such option, or a value is out of range.
-    """
+    """Returns all options of a corpus; `text` sets some of them, as in "keys=8,length=64"."""
     defaults = CORPORA[corpus].options
-    if not defaults and text:
-        raise UsageError(
-            f"corpus {corpus} has no options, but task_options={text} sets some: leave it out, or "
-            f"choose one of {', '.join(name for name, x in CORPORA.items() if x.options)}."
-        )
-    options: dict[str, int] = {}
-    for part in text.split(",") if text else ():
-        name, _, value = (x.strip() for x in part.partition("="))
-        if name not in defaults:
-            raise UsageError(f"corpus {corpus} has no option {name!r}: {near(name, defaults)}")
-        least = min(1, defaults[name])
-        if not value.isdecimal() or int(value) < least:
-            raise UsageError(
-                f"{name} in task_options={text} must be a whole number of at least {least}."
-            )
-        if name in options:
-            raise UsageError(f"task_options={text} gives {name} twice: give it once.")
-        options[name] = int(value)
-    return {**defaults, **options}
+    return {**defaults, **options(text, defaults, f"corpus {corpus}", f"task_options={text}")}

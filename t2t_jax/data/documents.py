@@ -32,7 +32,8 @@ def _files(paths: str, split: str) -> list[Path]:
         )
     files = []
     for path in map(str.strip, paths.split(",")):
-        matching = [Path(x) for x in sorted(glob.glob(path)) if Path(x).is_file()]
+        found = [path] if Path(path).is_file() else sorted(glob.glob(path))
+        matching = [Path(x) for x in found if Path(x).is_file()]
         if not matching:
             raise FilesMissing(f"there is no file {path} for {split}: correct the path.")
         files += matching

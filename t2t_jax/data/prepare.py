@@ -98,8 +98,7 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
             about |= {"asked": requested, "content": corpus.content}
             tokenise.build(directory, about, corpus, data)
     meta = open_dataset(directory).meta
-    for line in summary(meta, data.pairs):
-        report(line)
+    report(summary(meta, data.pairs))
     return directory
 
 

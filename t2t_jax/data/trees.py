@@ -34,40 +34,33 @@ def read(path: Path) -> Iterator[Tree]:
     Raises UsageError if the file is not UTF-8, is cut within a tree, or has unbalanced brackets.
     """
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as text: {error}.") from None
-    return parse(text, str(path))
+        return parse(path.read_text("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 ({error}): restore it.") from None
 
 
 def parse(text: str, where: str) -> Iterator[Tree]:
     """The trees of a text; `where` names it in messages, as `read` does."""
-    stack: list[tuple[int, list[Tree | str]]] = []  # the open brackets: their lines and contents
-    lines = text.splitlines()
-    tokens = [(n, token) for n, line in enumerate(lines, 1) for token in _TOKEN.findall(line)]
-    for number, token in tokens:
-        if token == "(":
-            stack.append((number, []))
-        elif not stack:
-            outside = f"{token!r} stands outside of a tree"
-            problem = "a bracket is closed that was not opened" if token == ")" else outside
-            raise UsageError(f"{where}, line {number}: {problem}; restore the file.")
-        elif token == ")":
-            _, content = stack.pop()
-            # The outermost bracket of the Penn Treebank has no label.
-            label = str(content.pop(0)) if content and isinstance(content[0], str) else ""
-            tree = Tree(label, tuple(content))
-            if stack:
-                stack[-1][1].append(tree)
+    stack: list[list[Tree | str]] = []  # the contents of the open brackets
+    for n, line in enumerate(text.splitlines(), 1):
+        for token in _TOKEN.findall(line):
+            if token == "(":
+                stack.append([])
+            elif not stack:
+                raise UsageError(f"{where}, line {n}: {token!r} is in no tree; restore the file.")
+            elif token == ")":
+                content = stack.pop()
+                # The outermost bracket of the Penn Treebank has no label.
+                label = str(content.pop(0)) if content and isinstance(content[0], str) else ""
+                tree = Tree(label, tuple(content))
+                if stack:
+                    stack[-1].append(tree)
+                else:
+                    yield tree
             else:
-                yield tree
-        else:
-            stack[-1][1].append(token)
+                stack[-1].append(token)
     if stack:
-        raise UsageError(
-            f"{where} ends in line {len(lines)} within the tree that begins in line {stack[0][0]}: "
-            "it is cut; restore it."
-        )
+        raise UsageError(f"{where} ends within a tree: it is cut; restore it.")
 
 
 def write(tree: Tree) -> str:

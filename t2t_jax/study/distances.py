@@ -150,7 +150,7 @@ def diagnostic_table(title: str, predicted: Mapping[str, tuple[Sequence[str], Sp
         counts = np.array(teacher_forced.sentence_statistics(outputs, split.references))
         length = str(max(split.source.lengths.max(), split.target.lengths.max()))
         lines = [(name, length, "", *_measured(counts))]
-        if split.extras:
+        if split.extras and "dependency" in split.extras[0]:
             distances = np.array([extra["dependency"] for extra in split.extras])
             every = parts(distances)
             lines += [("", "", span(distances[i]), *_measured(counts[i])) for i in every]

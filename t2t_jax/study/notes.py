@@ -62,7 +62,6 @@ def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
         *unnamed,
         *_populations(lines),
         *_baseline(grid, lines[0]),
-        *_memorised(grid),
         Note(f"Made by code {versions}.", detail=True),
     ]
 
@@ -222,16 +221,6 @@ def _tests(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
 def _baseline(grid: Grid, base: RowResult) -> Iterator[Note]:
     if f1 := mean_score(base, grid.study.split, "baseline"):
         yield Note(f"Right-branching trees reach an F1 of {f1}.", detail=True)
-
-
-def _memorised(grid: Grid) -> Iterator[Note]:
-    """Says that a model may know dev by heart; experiments/grades.py measures it."""
-    data = grid.config(grid.study.rows[0]).data
-    if data.corpus == "grammar" and data.grade == "easy" and not 0 < data.pairs < 20_000:
-        yield Note(
-            "Of the dev sentences of grade easy, 43% differ by at most one word from one of 60,000 "
-            "training sentences (normal: 9%), so that memorising flatters."
-        )
 
 
 def _unusual(lines: Sequence[RowResult]) -> Iterator[Note]:

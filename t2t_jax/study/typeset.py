@@ -61,7 +61,7 @@ def as_csv(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 def extends(line: Sequence[str]) -> bool:
     """Returns whether the second cell is a label that extends across the empty cells after it."""
-    return len(line) > 2 and " " in line[1] and not line[2]
+    return len(line) > 2 and " " in line[1] and "±" not in line[1] and not line[2]
 
 
 def plain(text: str) -> str:
