@@ -37,22 +37,12 @@ def checkpoint_directory(tmp_path_factory):
 
 
 def test_the_metadata_keep_the_names_of_older_checkpoints(checkpoint_directory):
-    saved = json.loads((checkpoint_directory / "2" / "standing" / "metadata").read_text())
-    names = "epoch batch seconds overhead flops compiled_flops memory evaluations population_size"
+    path = checkpoint_directory / "2" / "standing" / "metadata"
+    saved = json.loads(path.read_text())
+    names = "epoch batch seconds overhead flops compiled_flops memory evaluations"
     assert list(saved) == names.split()
     assert saved["batch"] == 2
-    del saved["population_size"]  # older checkpoints do not have it
     assert History(**saved) == History(batch=2, evaluations=[])
-
-
-def test_a_run_keeps_its_share_of_the_time_when_the_population_shrinks():
-    three = History(seconds=30.0, overhead=6.0, flops=7.0).of_population(3)  # the first process
-    assert three == History(seconds=30.0, overhead=6.0, flops=7.0, population_size=3)
-    alone = three.of_population(1)
-    assert (alone.seconds, alone.overhead, alone.flops) == (10.0, 2.0, 7.0)
-    assert alone.of_population(2).seconds == 20.0
-    both = checkpoints.together([alone, three._replace(seconds=90.0, overhead=12.0)])  # 10 + 30
-    assert (both.seconds, both.overhead, both.flops, both.population_size) == (40.0, 6.0, 7.0, 2)
 
 
 def test_a_full_disk_at_the_commit_of_final_parameters_is_a_runs_error(tmp_path, monkeypatch):

@@ -134,8 +134,8 @@ def _save(context: Context, member: Member, trained: Trained) -> Result:
         "averaged_steps": trained.averaged,
         "steps": history.evaluations[-1][0],
         "trained_together": trained.population_size,
-        "training_seconds": history.seconds,
-        "overhead_seconds": history.overhead + seconds,
+        "training_seconds": history.seconds * trained.population_size,  # of all together
+        "overhead_seconds": (history.overhead + seconds) * trained.population_size,
         "flops": history.flops,
         "compiled_flops": history.compiled_flops,
         "peak_flops": peak_flops(),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import jax
@@ -24,13 +23,13 @@ class History(NamedTuple):
 
     Attributes:
       epoch, batch: position of the next batch: its epoch, and its number within the epoch.
-      seconds: time of training, in seconds, without `overhead`.
-      overhead: seconds of compiling, and of evaluating on dev.
+      seconds: time of training, in seconds, without `overhead`; of P runs that are trained at once,
+        each has 1 / P of the time.
+      overhead: seconds of compiling, and of evaluating on dev, shared likewise.
       flops: FLOPs of matrix products, by the model's formula.
       compiled_flops: FLOPs of all operations, as XLA counts them in the compiled step.
       memory: the largest number of bytes that a step holds.
       evaluations: (step, dev perplexity).
-      population_size: number of runs that were trained at once, whose time this is; 0 if unknown.
     """
 
     epoch: int = 0
@@ -41,21 +40,6 @@ class History(NamedTuple):
     compiled_flops: float = 0.0
     memory: int = 0
     evaluations: list[tuple[int, float]] = []  # noqa: RUF012, no code changes it
-    population_size: int = 0
-
-    def of_population(self, P: int) -> "History":
-        """The history as one of P runs that are trained at once; its share of the time is kept."""
-        factor = P / (self.population_size or P)
-        return self._replace(
-            seconds=self.seconds * factor, overhead=self.overhead * factor, population_size=P
-        )
-
-
-def together(histories: Sequence[History]) -> History:
-    """The history of runs that are trained at once from here on, and share all of their time."""
-    every = [x.of_population(len(histories)) for x in histories]
-    seconds, overhead = (fmean(getattr(x, name) for x in every) for name in ("seconds", "overhead"))
-    return every[0]._replace(seconds=seconds, overhead=overhead)
 
 
 @dataclass
@@ -198,6 +182,7 @@ def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[Stat
         saved = source.restore(step, args=args)
     count = jax.device_put(jnp.int32(step), like.step.sharding)
     moments = saved.get("optimizer", like.optimizer)
+    saved["standing"].pop("population_size", None)  # older checkpoints have it
     return State(count, saved["params"], moments), History(**saved["standing"])
 
 

@@ -65,7 +65,7 @@ class Trained(NamedTuple):
     Attributes:
       params: the parameters, averaged over the last checkpoints.
       averaged: the steps of those checkpoints.
-      population_size: number of runs trained at once; `history` has the seconds of all of them.
+      population_size: number of runs trained at once.
     """
 
     params: Any
@@ -77,9 +77,8 @@ class Trained(NamedTuple):
 class Clock:
     """Measures the seconds of training; while it is stopped, they count as `overhead`."""
 
-    def __init__(self, history: History) -> None:
-        self.overhead = history.overhead
-        self._start = time.monotonic() - history.seconds - history.overhead
+    def __init__(self, seconds: float, overhead: float) -> None:
+        self.overhead, self._start = overhead, time.monotonic() - seconds - overhead
 
     def seconds(self) -> float:
         """Seconds of training since the run began, including those before it was resumed."""

@@ -66,9 +66,9 @@ class Trainer:
         h = [sharding.replicate(hyper(run.c), self.mesh) for run in self.runs]
         self.hyper = population.stack(h)
         self.step_function = population.vmap_step(make_step(self.model, self.c), self.P)
-        self.history = checkpoints.together([run.history for run in self.runs])
-        self.peak = peak_flops()
-        self.clock, self.meter = Clock(self.history), Meter()
+        every = [run.history for run in self.runs]
+        self.history, self.peak, self.meter = every[0], peak_flops(), Meter()
+        self.clock = Clock(sum(x.seconds for x in every), sum(x.overhead for x in every))
         self.queue = deque[tuple[int, float, StepMetrics]]()
 
     def train(self) -> list[tuple[Member, Trained | RunError]]:
@@ -223,7 +223,7 @@ class Trainer:
     def _save(self) -> None:
         """Saves a checkpoint of every run."""
         self.history = self.history._replace(
-            seconds=self.clock.seconds(), overhead=self.clock.overhead
+            seconds=self.clock.seconds() / self.P, overhead=self.clock.overhead / self.P
         )
         for run in self._alive():
             run.history = self.history._replace(evaluations=run.history.evaluations)
