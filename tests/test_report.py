@@ -38,6 +38,7 @@ def test_a_page_shows_all_results_and_requests_nothing(demo):
     text = demo.read_text()
     assert len(text) < 5e6
     assert text.count("<script") == 3
+    assert "likelihood':" not in text  # the programs of runs
     for hostile in ("<img src=x", "<script>alert", f"runs {HOSTILE}"):  # it is escaped
         assert hostile not in text
     with open_page(demo, 1200) as page:

@@ -20,7 +20,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.models.feed_forward import FeedForward
 from t2t_jax.models.norms import norm
 from t2t_jax.models.positions import PositionBias
-from t2t_jax.runs import programs, provenance, published, study_file
+from t2t_jax.runs import programs, provenance, published, store, study_file
 from t2t_jax.study import declaration, sweep
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset
@@ -266,6 +266,10 @@ def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
     (name,) = (directory / "names.txt").read_text().split()
     call("translate", name, "--store", mine / "runs", *cache, "--beam", "1")
     assert sys.modules["constants"].EPSILON == 1e-6
+    V = store.read_data(directory)["subwords"]  # the copy has no files beside it
+    memory = provenance._lower({"the run": (store.read_config(directory), V)})
+    kept = provenance.made_in(directory)["programs"]
+    assert memory["programs"]["the run"].items() <= kept.items()
 
 
 def test_a_bad_module_beside_a_file_is_named(tmp_path, refused):

@@ -117,7 +117,8 @@ def _environment(lines: Sequence[RowResult]) -> Mapping[str, str]:
     for line in lines:
         for run in line.runs:
             for name, value in run.result["environment"].items():
-                values.setdefault(name, set()).add(str(value))
+                if not isinstance(value, Mapping):  # as programs are
+                    values.setdefault(name, set()).add(str(value))
     return {name: ", ".join(sorted(v)) for name, v in values.items() if any(v)}
 
 

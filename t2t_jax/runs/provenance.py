@@ -10,7 +10,7 @@ without JAX.
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from importlib.metadata import version
@@ -114,7 +114,8 @@ def compare(runs: Iterable[tuple[Path, Config]]) -> None:
 
 def _lower(configs: Mapping[str, tuple[Config, int]]) -> dict[str, Any]:
     """Returns the memory of a store: programs of configs, and the environment of their process."""
-    files = sorted({file for c, _ in configs.values() if (file := study_file.file_of(c))})
+    names = {file for c, _ in configs.values() if (file := study_file.file_of(c))}
+    files = {file: study_file.contents(file) for file in sorted(names)}
     workers = 1 if Path("/dev/nvidia0").exists() else min(len(configs), os.cpu_count() or 1)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, spawn) as pool:
@@ -124,11 +125,13 @@ def _lower(configs: Mapping[str, tuple[Config, int]]) -> dict[str, Any]:
     return {"source": package_source(), "environment": lowered[0][0], "programs": programs}
 
 
-def _programs(files: Sequence[str], c: Config, V: int) -> tuple[dict[str, Any], dict[str, str]]:
+def _programs(
+    files: Mapping[str, tuple[str, dict[str, str]]], c: Config, V: int
+) -> tuple[dict[str, Any], dict[str, str]]:
     from t2t_jax.runs.programs import programs
 
-    for file in files:
-        study_file.load(Path(file))
+    for file, contents in files.items():
+        study_file.load(Path(file), *contents)
     now = environment()
     return {name: now[name] for name in _COMPARABLE}, programs(c, V)
 

@@ -129,17 +129,17 @@ def text_of(c: Config) -> str:
 
 def keep_copy(directory: Path, path: str) -> None:
     """Writes a copy of a loaded study file into the directory of a run."""
-    write(directory / COPY, _texts(path)[0])
-    if beside := getattr(sys.modules[path], "__beside__", {}):
+    text, beside = contents(path)
+    write(directory / COPY, text)
+    if beside:
         write_json(directory / MODULES, beside)
 
 
 def copy_to(folder: Path, path: Path) -> None:
     """Writes a loaded study file and the modules beside it to a folder, under their own names."""
-    name = str(path.resolve())
-    write(folder / path.name, _texts(name)[0])
-    for module, text in getattr(sys.modules[name], "__beside__", {}).items():
-        write(folder / f"{module}.py", text)
+    text, beside = contents(str(path.resolve()))
+    for name, content in {path.stem: text, **beside}.items():
+        write(folder / f"{name}.py", content)
 
 
 def load_copy(directory: Path) -> bool:
@@ -156,11 +156,16 @@ def _study(where: str) -> str:
     return getattr(sys.modules[path], "__study__", path)
 
 
-def _texts(path: str) -> list[str]:
-    """Returns the text of a loaded study file, and of the modules beside it, as executed."""
+def contents(path: str) -> tuple[str, dict[str, str]]:
+    """Returns the text of a loaded study file, and the texts of the modules beside it by name."""
     module = sys.modules[path]
     text = getattr(module, "__source__", None) or _read(Path(path))
-    return [text, *(x for _, x in sorted(getattr(module, "__beside__", {}).items()))]
+    return text, getattr(module, "__beside__", {})
+
+
+def _texts(path: str) -> list[str]:
+    text, beside = contents(path)
+    return [text, *(x for _, x in sorted(beside.items()))]
 
 
 def _digest(where: str) -> str:
