@@ -14,8 +14,6 @@ from t2t_jax.attention import choice as mechanisms
 from t2t_jax.tokens import BOS, EOS, PAD
 from t2t_jax.training import sharding
 
-STEPS = 16  # tokens that are sampled in one call of a program
-
 
 class Choice(NamedTuple):
     """How a token is drawn from the logits; arrays, so that one program serves all values."""
@@ -46,31 +44,16 @@ def begin(model: Any, params: Any, capacity: int) -> Any:
     return model.apply({"params": params}, first, capacity, method="start")[1]
 
 
-@partial(jax.jit, static_argnames="model")
+@partial(jax.jit, static_argnames="model", donate_argnames="state")
 def advance(
-    model: Any,
-    params: Any,
-    state: Any,
-    tokens: Array,
-    t: Array,
-    known: Array,
-    key: Array,
-    c: Choice,
+    model: Any, params: Any, state: Any, token: Array, t: Array, key: Array, choice: Choice
 ) -> tuple[Any, Array]:
-    """The state and the tokens int32 [B, capacity] after STEPS further positions from t on.
+    """The state after position t, at which a token int32 [1] stands, and the next token int32 [1].
 
-    The first `known` tokens are given. The draw at a position is a function of key and position.
+    The draw is a function of key and position.
     """
-
-    def step(carry: tuple[Any, Array], t: Array) -> tuple[tuple[Any, Array], None]:
-        state, tokens = carry
-        now = lax.dynamic_index_in_dim(tokens, t, axis=1, keepdims=False)
-        logits, state = model.apply({"params": params}, None, state, now, t, method="step")
-        drawn = choose(logits, jax.random.fold_in(key, t), c)
-        written = tokens.at[:, t + 1].set(drawn, mode="drop")
-        return (state, jnp.where(t + 1 < known, tokens, written)), None
-
-    return lax.scan(step, (state, tokens), t + jnp.arange(STEPS))[0]
+    logits, state = model.apply({"params": params}, None, state, token, t, method="step")
+    return state, choose(logits, jax.random.fold_in(key, t), choice)
 
 
 def positions(model: Any) -> float:
@@ -82,26 +65,21 @@ def positions(model: Any) -> float:
 def generate(
     model: Any, params: Any, prompt: Sequence[int], length: int, seed: int, choice: Choice
 ) -> Iterator[list[int]]:
-    """Yields up to `length` tokens as they are drawn, without the end mark at which a text ends.
+    """Yields up to `length` tokens, each as it is drawn, but not the end mark at which a text ends.
 
     The prompt are ids, the mark after which a text begins first. Equal seeds draw equal tokens.
     """
-    total = len(prompt) + length
-    capacity = int(min(1 << max(6, (total + STEPS - 1).bit_length()), positions(model)))
-    tokens = np.full((1, capacity), PAD, np.int32)
-    tokens[0, : len(prompt)] = prompt
+    total, token = len(prompt) + length, np.zeros(1, np.int32)
+    capacity = int(min(1 << max(6, total.bit_length()), positions(model)))
     key, mesh = jax.random.key(seed), sharding.mesh_of(params)
     with sharding.use_mesh(mesh):
         state = begin(model, params, capacity)
-    done = len(prompt)
-    for t in range(0, total - 1, STEPS):
+    for t in range(total - 1):
+        token = np.array(prompt[t : t + 1], np.int32) if t < len(prompt) else token
         with sharding.use_mesh(mesh):
-            state, tokens = advance(
-                model, params, state, tokens, np.int32(t), np.int32(len(prompt)), key, choice
-            )
-        new = np.asarray(tokens)[0, done : min(t + STEPS + 1, total)].tolist()
-        done += len(new)
-        if new:
-            yield new[: new.index(EOS)] if EOS in new else new
-        if EOS in new:
-            return
+            state, drawn = advance(model, params, state, token, np.int32(t), key, choice)
+        if t + 1 >= len(prompt):
+            token = np.asarray(drawn)
+            if token[0] == EOS:
+                return
+            yield token.tolist()
