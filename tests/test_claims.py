@@ -98,18 +98,32 @@ def language_model_claims():
     rows = {n: x for n, x in rows_of("language_models-text").items() if x["NLL"]}
     gain = {name: gap("language_models-text", "base", name, "NLL") for name in rows}
     p = {name: x["NLL_difference"]["p"] for name, x in rows.items() if name != "base"}
-    none, alibi, gated, linear = named = (
-        "P:positions=none", "P:positions=alibi", "F:feed_forward=swiglu",
-        "A:decoder_attention=linear",
+    untied, none, alibi, gated, latent, linear, post = named = (
+        "S:embeddings=untied", "P:positions=none", "P:positions=alibi", "F:feed_forward=swiglu",
+        "K:d_c=128", "A:decoder_attention=linear", "N:norm_placement=post",
     )  # fmt: skip
-    significant = max(p[name] for name in named) < 0.05
-    yield f"no positions are {gain[none]:.2f} nats better, and ALiBi, the best,", significant
-    yield f"the best, {gain[alibi]:.2f} nats. Gated", max(gain, key=gain.get) == alibi
+    sizes = [rows[name]["runs"][0]["parameters"] for name in (untied, "base")]
+    more = sizes[0] / sizes[1] - 1
+    yield (
+        f"they gain {gain[untied]:.2f} nats, with {more:.0%} more",
+        max(gain, key=gain.get) == untied,
+    )
+    schemes = {name: x for name, x in gain.items() if name[:2] == "P:"}
+    yield f"no positions are {gain[none]:.2f} nats better, and ALiBi, the best", True
+    yield f"the best scheme, {gain[alibi]:.2f} nats. Gated", max(schemes, key=schemes.get) == alibi
     yield f"layers gain {gain[gated]:.2f} nats over ReLU", True
-    yield f"Linear attention gains {gain[linear]:.2f}. These differences are significant", True
+    yield f"gains {gain[latent]:.2f}, and linear attention {gain[linear]:.2f}. Post-norm", True
+    significant = max(p[name] for name in named) < 0.05
+    yield f"Post-norm loses {-gain[post]:.2f}. These differences are significant", significant
     others = [name for name in rows if name[:2] in ("A:", "H:") and name != linear]
     small = len(others) > 5 and all(p[x] >= 0.05 and abs(gain[x]) < 0.1 for x in others)
     yield "from full attention are not, and are below 0.1 nats", small
+    last = "F:feed_forward=gelu", "S:logit_cap=30.0", "S:z_loss=0.0001", "N:norm=layer_norm_no_bias"
+    same = [name for name in rows if name.startswith(last)]
+    yield (
+        "of layers without biases, of capped logits and of z-loss",
+        len(same) == 4 and all(p[name] >= 0.05 for name in same),
+    )
 
 
 def scaling_claims():
