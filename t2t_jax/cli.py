@@ -26,6 +26,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
+    # LAPACK's threads and XLA's would wait for each other, above all in workers with a core each.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):  # tables and texts have characters beyond ASCII
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")

@@ -88,6 +88,20 @@ def test_what_reads_stored_results_imports_no_jax_no_corpus_and_no_model(words):
     assert not [name for name in imported if name.startswith("t2t_jax.training.step")]
 
 
+def test_lapack_has_no_threads_of_its_own():
+    code = """if True:
+        import os
+        from t2t_jax.cli import main
+        main(["list", "presets"])
+        before = len(os.listdir("/proc/self/task"))
+        import scipy.linalg
+        print(len(os.listdir("/proc/self/task")) - before)"""
+    env = {name: x for name, x in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "0"
+
+
 def test_output_is_utf_8_in_every_locale():
     words = [sys.executable, "-m", "t2t_jax.cli", "help", "study"]
     env = os.environ | {"PYTHONIOENCODING": "latin-1"}
