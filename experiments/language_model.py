@@ -19,9 +19,9 @@ the softmax (S), smaller states (K), mechanisms (A) and hybrids (H) of a decoder
 corpus` says which files it reads), by the NLL of the test documents. In decoding, base stores h
 (d_k + d_v) = 1024 numbers for each position and layer, h_kv heads h_kv (d_k + d_v), and a latent
 d_c, so that h_kv=1 and d_c=128 store as much.
-Base takes 10 minutes on 2 CPU cores for each of --seeds, other rows at most twice as long. A table
-of base and two mechanisms with three seeds (`--steps 300 --warmup 30 --seeds 3 --base-seeds 3 --rows
-A:decoder_attention=local:w=64 A:decoder_attention=gated_linear`) takes nine minutes on 4 MB of text.
+Base takes 10 minutes on 2 CPU cores for each of --seeds, other rows at most twice as long. Base and
+two mechanisms with three seeds (`--steps 300 --warmup 30 --seeds 3 --base-seeds 3 --rows
+A:decoder_attention=local:w=64 A:decoder_attention=gated_linear`) take nine minutes on 4 MB of text.
 """
 
 from t2t_jax.study import Row, study
