@@ -666,7 +666,7 @@ def test_a_run_is_judged_on_the_minimal_pairs_of_its_corpus(own, tmp_path, monke
     found, _ = judging.score(tmp_path, tmp_path, quiet)
     error = {"type": "swap", "contrastive": "n=2"}
     assert judged == [{"source": "a", "reference": "b", "errors": [error]}]
-    assert (found.score, found.signature[:12]) == (100, "pairs:1|set:")
+    assert (found["score"], found["signature"][:12]) == (100, "pairs:1|set:")
 
 
 def test_a_corpus_with_a_metric_that_does_not_exist_is_refused(monkeypatch):

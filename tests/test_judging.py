@@ -267,4 +267,4 @@ def test_a_run_is_judged_on_new_pairs_of_its_grade(monkeypatch, tmp_path):
     assert sizes == [0, 70_000]
     c, decide = config.replace(c, pairs=50), contrastive.decide
     monkeypatch.setattr(contrastive, "decide", lambda e, right, wrong: decide(e, wrong, right * 2))
-    assert judging.score(tmp_path, tmp_path, print)[0].signature != score["signature"]
+    assert judging.score(tmp_path, tmp_path, print)[0]["signature"] != score["signature"]
