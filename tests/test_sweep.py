@@ -392,6 +392,12 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
     call("run", *options)
     assert [path.stat().st_mtime_ns for path in results] == before
 
+    begun = shutil.copytree(home, tmp_path / "begun")
+    (begun / results[scored.index(True)].parent.name / "result.json").unlink()
+    call("publish", *options, "--store", begun, "--to", tmp_path / "part")
+    part = tmp_path / "part" / "table3-multi30k"
+    shown = call("table", *options, "--store", part, "--format", "md", "--notes").out
+    assert (part / "table.md").read_text() == shown
     call("publish", *options, "--to", tmp_path / "to")
     shutil.rmtree(home)
     out, err = call("run", *options, "--published", tmp_path / "to" / "table3-multi30k")

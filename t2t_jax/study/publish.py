@@ -1,8 +1,8 @@
 """Publication of a grid: one file of the finished runs from which its tables and plots are made."""
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from t2t_jax import files
@@ -36,10 +36,10 @@ def publish(grid: Grid, lines: Sequence[RowResult], home: Path, card: str = "") 
     for path in (folder / requests.FOLDER).glob("*.json"):
         path.unlink()
     changes = {name: value for name, value in grid.changes.items() if name not in PATHS}
-    kept = dataclasses.replace(grid, changes=changes)
+    kept = replace(grid, changes=changes)
     requests.remember(folder, kept)
-    if not grid.sweep:  # unfinished runs of a sweep's trials are published with their failures
-        lines = [dataclasses.replace(line, status="") for line in lines]
+    # Unfinished runs are not published. That a row has no chosen value is seen from its trials.
+    lines = [x if grid.sweep and not x.choice.chosen else replace(x, status="") for x in lines]
     text = render([(grid, lines)], "md")
     cards, tables = folder / "README.md", folder / "table.md"
     if card:
