@@ -37,8 +37,7 @@ def checkpoint_directory(tmp_path_factory):
 
 
 def test_the_metadata_keep_the_names_of_older_checkpoints(checkpoint_directory):
-    path = checkpoint_directory / "2" / "standing" / "metadata"
-    saved = json.loads(path.read_text())
+    saved = json.loads((checkpoint_directory / "2" / "standing" / "metadata").read_text())
     names = "epoch batch seconds overhead flops compiled_flops memory evaluations"
     assert list(saved) == names.split()
     assert saved["batch"] == 2

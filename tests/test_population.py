@@ -1,10 +1,13 @@
 """Runs that share a program equal runs trained alone: to the bit, or to rounding if vectorised."""
 
+import json
 import math
 import shutil
 import time
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,10 +15,13 @@ from t2t_jax import config
 from t2t_jax.config import OFFSETS, TRACED
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
+from t2t_jax.runs import execution
 from t2t_jax.runs.identity import compile_key
 from t2t_jax.terminal import Progress
-from t2t_jax.training import trainer
+from t2t_jax.training import manifest, trainer
+from t2t_jax.training.checkpoints import History
 from t2t_jax.training.loop import Member, _resume_points, train
+from t2t_jax.training.population import Trained
 from t2t_jax.training.records import read_metrics
 from t2t_jax.training.sharding import make_mesh
 from t2t_jax.training.step import abstract, hyper, make_step
@@ -212,3 +218,30 @@ def test_compiling_and_evaluating_are_not_charged_as_training(vectorised, tmp_pa
         assert 0 <= x.overhead - (700 if vectorised else overhead) < 100
     records = read_metrics(tmp_path / "0" / "metrics.jsonl")
     assert max(r["seconds"] for r in records) < 100
+    shutil.rmtree(tmp_path / "0" / "checkpoints" / "6")
+    third = tmp_path / "0" / "checkpoints" / "3"
+    standing = third / "standing" / "metadata"
+    older = json.loads(standing.read_text()) | {"population_size": 7}  # as they once were
+    standing.write_text(json.dumps(older))
+    manifest.write(third)
+    (alone,) = run(tmp_path, VARIED[:1], evaluate)  # goes on with its share of the time
+    assert 0 <= alone.history.overhead - ((600 if vectorised else 1100) + 1100) < 100
+
+
+def test_a_result_has_the_time_of_all_runs_that_were_trained_together(tmp_path, monkeypatch):
+    clock, passed = time.monotonic, [0.0]
+
+    def likelihoods(_):
+        passed[0] += 100
+        return np.ones((4, 2))
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed[0])
+    history = History(seconds=10.0, overhead=3.0, evaluations=[(6, 9.0)])  # the share of one of two
+    trained = Trained({"w": jnp.ones(3)}, [6], history, 2)
+    context = SimpleNamespace(
+        likelihoods=likelihoods, scored=(), mesh=make_mesh(), model=SimpleNamespace(c=C.model),
+        origin=lambda c: {"programs": {}},
+    )  # fmt: skip
+    result = execution._save(context, Member(C, None, tmp_path), trained)
+    assert result["training_seconds"] == 20
+    assert 206 <= result["overhead_seconds"] < 216
