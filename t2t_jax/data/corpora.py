@@ -115,6 +115,9 @@ CORPORA: dict[str, Corpus] = {
 
 
 def parse_options(corpus: str, text: str) -> dict[str, int]:
-    """Returns all options of a corpus; `text` sets some of them, as in "keys=8,length=64"."""
+    """Returns all options of a corpus; `text` sets some of them, as in "keys=8,length=64".
+
+    Raises UsageError as `parts.options` does.
+    """
     defaults = CORPORA[corpus].options
     return {**defaults, **options(text, defaults, f"corpus {corpus}", f"task_options={text}")}
