@@ -9,8 +9,9 @@ accuracy is the share of the pairs of rows that the target separates which the c
 in the same order; a coin has 50%. Each seed of the target in turn is the seed of the cheap
 experiment, and is then left out of the target.
 
-A second target is Table 3 of the paper, whose training of base takes 3.3e18 FLOPs (Table 2). The
-cheap experiment is Table 3 at preset hour.
+A second target is Table 3 of the paper, whose training of base takes 3.3e18 FLOPs (Table 2). Cheap
+experiments are Table 3 at presets hour, demo (half as wide) and multi30k (on real text). Preset
+hour itself is the target of demo, and of its own runs that are stopped early.
 """
 
 import math
@@ -30,7 +31,7 @@ from t2t_jax.study.agreement import SEPARATED
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "decisions"
-TABLE3 = "the 20 rows of Table 3; the target is the paper"
+TABLE3 = "the 20 rows of Table 3; the target is {}"
 PAPER_FLOPS = 3.3e18  # of base (Table 2)
 
 
@@ -39,13 +40,13 @@ class Cheap(NamedTuple):
 
     Attributes:
       values: for each of its runs, a score of each row, the best lowest [runs, rows].
-      left_out: for each of its runs, the seed that the target does without; None for none.
+      left_out: for each of its runs, the seeds that the target does without.
       flops: of the training of a row, in the median.
     """
 
     name: str
     values: np.ndarray
-    left_out: list[int | None]
+    left_out: list[list[int]]
     flops: float
 
 
@@ -92,8 +93,8 @@ def accuracy(target, cheap, signs_of=separated):
     )
     weights = np.concatenate([np.ones((1, len(i))), counts[:, i] * counts[:, j]])  # [draws, pairs]
     right = total = np.zeros(len(weights))
-    for row_scores, seed in zip(values, cheap.left_out, strict=True):
-        signs = signs_of(target if seed is None else np.delete(target, seed, axis=1))
+    for row_scores, seeds in zip(values, cheap.left_out, strict=True):
+        signs = signs_of(np.delete(target, seeds, axis=1))
         same = np.sign(row_scores[i] - row_scores[j]) * signs  # ties are right in half of the cases
         right = right + weights @ (np.where(signs != 0, 1 + same, 0) / 2)
         total = total + weights @ abs(signs)
@@ -117,7 +118,7 @@ def stopped_early(lines):
         Cheap(
             f"{step:,} of {steps:,} steps, PPL",
             np.array(scores(step / steps)).T,
-            [*range(seeds)],
+            [[seed] for seed in range(seeds)],
             flops * step / steps,
         )
         for step in sorted(curves[0][0])
@@ -144,8 +145,8 @@ def recalls(lines, recall):
     flops = np.median([run.result["flops"] for x in chosen if x for run in x.runs])
     means = of_seeds.mean(axis=0, keepdims=True)
     return [
-        Cheap("recall, accuracy", of_seeds, [None] * seeds, flops),
-        Cheap(f"recall, accuracy, mean of {seeds} seeds", means, [None], flops * seeds),
+        Cheap("recall, accuracy", of_seeds, [[]] * seeds, flops),
+        Cheap(f"recall, accuracy, mean of {seeds} seeds", means, [[]], flops * seeds),
     ]
 
 
@@ -169,20 +170,43 @@ def measure(lines, recall):
     }
 
 
-def measure_table3(lines):
-    """Returns for each cheap experiment its decision accuracy, where the paper is the target."""
-    early = stopped_early(lines)
+def measure_table3(hour, demo, multi30k):
+    """Returns for each cheap experiment its decision accuracy, by target: the paper, preset hour.
+
+    Args:
+      hour, demo, multi30k: the rows of Table 3 at these presets.
+    """
+    early = stopped_early(hour)
     seeds = len(early[-1].left_out)
-    BLEU = -np.array([line.measure("BLEU").values[:seeds] for line in lines]).T
-    cheap = [*early, early[-1]._replace(name="whole runs, BLEU", values=BLEU)]
-    targets = {
+    NLL, BLEU = (
+        sign * np.array([values(x.measure(metric).values[:seeds]) for x in hour]).T
+        for metric, sign, values in (("PPL", 1, np.log), ("BLEU", -1, np.array))
+    )
+    narrow, text = (stopped_early(lines)[-1] for lines in (demo, multi30k))
+    narrow = narrow._replace(name="preset demo (half as wide), PPL", left_out=[[]])
+    own = [
+        *(x._replace(left_out=[[]] * seeds) for x in early),
+        early[-1]._replace(
+            name=f"PPL, mean of {seeds} seeds",
+            values=NLL.mean(axis=0, keepdims=True),
+            left_out=[[]],
+            flops=early[-1].flops * seeds,
+        ),
+        early[-1]._replace(name="whole runs, BLEU", values=BLEU, left_out=[[]] * seeds),
+    ]
+    of_paper = {
         metric: (
-            sign * np.array([[line.row.paper[metric]] for line in lines]),
+            sign * np.array([[line.row.paper[metric]] for line in hour]),
             partial(separated_in_paper, metric),
         )
         for metric, sign in (("PPL", 1), ("BLEU", -1))
     }
-    return judged([x._replace(left_out=[None] * seeds) for x in cheap], targets, PAPER_FLOPS)
+    of_hour = {"PPL": (NLL.T, separated), "BLEU": (BLEU.T, separated)}
+    others = [narrow, *own, text._replace(name="preset multi30k, PPL", left_out=[[]])]
+    return {
+        TABLE3.format("the paper"): judged(others, of_paper, PAPER_FLOPS),
+        TABLE3.format("preset hour"): judged([narrow, *early], of_hour, early[-1].flops),
+    }
 
 
 def judged(every, targets, flops):
@@ -217,7 +241,7 @@ def table(results):
 
 def draw(results, path):
     """Plots decision accuracy by PPL over FLOPs, for the rows that every cheap experiment has."""
-    _, found, _ = results.values()
+    found = next(x for x in results.values() if "recall, accuracy" in x)
     names = {name: "stopped early, PPL" if name.endswith("PPL") else name for name in found}
     styles = plotting.styles([*dict.fromkeys(names.values())])
     values = [
@@ -238,11 +262,15 @@ def draw(results, path):
     )
 
 
+def stored():
+    """Returns the decision accuracy of all cheap experiments, by set of rows."""
+    table3 = (mechanisms.stored("table3", x) for x in ("hour", "demo", "multi30k"))
+    studies = ("attention", "demo"), ("recall", "diagnostic")
+    return measure(*(mechanisms.stored(*x) for x in studies)) | measure_table3(*table3)
+
+
 def main():
-    lines, recall = (
-        mechanisms.stored(*x) for x in (("attention", "demo"), ("recall", "diagnostic"))
-    )
-    results = measure(lines, recall) | {TABLE3: measure_table3(mechanisms.stored("table3", "hour"))}
+    results = stored()
     files.make_directory(RESULTS)
     files.write_json(RESULTS / "decisions.json", results)
     files.write(RESULTS / "table.md", table(results))

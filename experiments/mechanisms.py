@@ -65,8 +65,8 @@ def table(recall):
 
 def trust(decisions):
     """Returns a sentence: how far the cheap scores of the table predict the order by PPL."""
-    _, found, _ = decisions.values()
     names = {"minimal pairs": "minimal pairs, accuracy", "recall": "recall, accuracy"}
+    found = next(x for x in decisions.values() if x.keys() >= {*names.values()})
     shares = {title: found[name]["PPL"] for title, name in names.items()}
     texts = [
         f"{title} {x['share']:.0f}% ({x['low']:.0f} to {x['high']:.0f})"
