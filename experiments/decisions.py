@@ -33,6 +33,7 @@ from t2t_jax.study.typeset import pipe_table
 RESULTS = Path(__file__).parent / "results" / "decisions"
 TABLE3 = "the 20 rows of Table 3; the target is {}"
 PAPER_FLOPS = 3.3e18  # of base (Table 2)
+SEVERAL = 3  # seeds of a cheap experiment
 
 
 class Cheap(NamedTuple):
@@ -104,7 +105,10 @@ def accuracy(target, cheap, signs_of=separated):
 
 
 def stopped_early(lines):
-    """Returns a cheap experiment for each share of a row's steps after which it was evaluated."""
+    """Returns cheap experiments for each share of a row's steps after which it was evaluated.
+
+    They have one seed, and the mean of `SEVERAL` if as many and two more are left for the target.
+    """
     seeds = min(len(line.runs) for line in lines)
     runs = [line.runs[:seeds] for line in lines]
     curves = [[evaluations(run) for run in of_row] for of_row in runs]
@@ -115,14 +119,29 @@ def stopped_early(lines):
         return [[math.log(curve[share * max(curve)]) for curve in of_row] for of_row in curves]
 
     return [
-        Cheap(
-            f"{step:,} of {steps:,} steps, PPL",
-            np.array(scores(step / steps)).T,
-            [[seed] for seed in range(seeds)],
-            flops * step / steps,
-        )
+        of_seeds(f"{step:,} of {steps:,} steps, PPL", scores(step / steps), flops * step / steps, n)
+        for n in (1, SEVERAL)
         for step in sorted(curves[0][0])
+        if n == 1 or n + 2 <= seeds
     ]
+
+
+def of_seeds(name, scores, flops, n=1):
+    """Returns a cheap experiment: the mean of n seeds, each set of successive seeds in turn.
+
+    Args:
+      scores: [rows, seeds], as of the target, which does without the seeds.
+      flops: of one seed.
+    """
+    scores = np.array(scores)
+    sets = (np.arange(scores.shape[1])[:, None] + np.arange(n)) % scores.shape[1]
+    name += f", mean of {n} seeds" * (n > 1)
+    return Cheap(name, scores[:, sets].mean(axis=2).T, sets.tolist(), flops * n)
+
+
+def apart(cheap):
+    """Returns a cheap experiment whose target is of other runs, and so keeps all of its seeds."""
+    return cheap._replace(left_out=[[]] * len(cheap.values))
 
 
 def evaluations(run):
@@ -141,24 +160,24 @@ def recalls(lines, recall):
     chosen = [by_name.get(f"{name}, d_k 8") for name in firsts]
     seeds = min(len(line.runs) for line in recall)
     scores = [-np.array(x.score.values[:seeds]) if x else np.full(seeds, np.nan) for x in chosen]
-    of_seeds = np.array(scores).T
     flops = np.median([run.result["flops"] for x in chosen if x for run in x.runs])
-    means = of_seeds.mean(axis=0, keepdims=True)
-    return [
-        Cheap("recall, accuracy", of_seeds, [[]] * seeds, flops),
-        Cheap(f"recall, accuracy, mean of {seeds} seeds", means, [[]], flops * seeds),
-    ]
+    return [apart(of_seeds("recall, accuracy", scores, flops, n)) for n in (1, seeds)]
+
+
+def scores_of(lines, *metrics):
+    """Returns the scores [rows, seeds] of each metric, the best lowest; of PPL its logarithm."""
+    seeds = min(len(line.runs) for line in lines)
+    values = (np.array([x.measure(name).values[:seeds] for x in lines]) for name in metrics)
+    return [np.log(x) if n == "PPL" else -x for n, x in zip(metrics, values, strict=True)]
 
 
 def measure(lines, recall):
     """Returns for each cheap experiment, and set of rows, its decision accuracy by target."""
-    NLL = np.log([line.measure("PPL").values for line in lines])
-    BLEU = -np.array([line.measure("BLEU").values for line in lines])
+    NLL, BLEU, pairs = scores_of(lines, "PPL", "BLEU", CONTRASTIVE)
     targets = {"PPL": (NLL, separated), "BLEU": (BLEU, separated)}
     early, others = stopped_early(lines), recalls(lines, recall)
-    pairs = -np.array([line.measure(CONTRASTIVE).values for line in lines]).T
-    early.append(early[-1]._replace(name="minimal pairs, accuracy", values=pairs))
-    full = early[-1].flops
+    full = max(x.flops / len(x.left_out[0]) for x in early)
+    early.append(of_seeds("minimal pairs, accuracy", pairs, full))
     unknown = np.isnan(others[0].values).any(axis=0)
     of_recall = [x._replace(values=np.where(unknown, np.nan, x.values)) for x in early]
     return {
@@ -176,23 +195,14 @@ def measure_table3(hour, demo, multi30k):
     Args:
       hour, demo, multi30k: the rows of Table 3 at these presets.
     """
-    early = stopped_early(hour)
-    seeds = len(early[-1].left_out)
-    NLL, BLEU = (
-        sign * np.array([values(x.measure(metric).values[:seeds]) for x in hour]).T
-        for metric, sign, values in (("PPL", 1, np.log), ("BLEU", -1, np.array))
-    )
-    narrow, text = (stopped_early(lines)[-1] for lines in (demo, multi30k))
-    narrow = narrow._replace(name="preset demo (half as wide), PPL", left_out=[[]])
+    early, NLL, BLEU = stopped_early(hour), *scores_of(hour, "PPL", "BLEU")
+    narrow, text = (apart(stopped_early(lines)[-1]) for lines in (demo, multi30k))
+    narrow = narrow._replace(name="preset demo (half as wide), PPL")
+    flops = early[-1].flops
     own = [
-        *(x._replace(left_out=[[]] * seeds) for x in early),
-        early[-1]._replace(
-            name=f"PPL, mean of {seeds} seeds",
-            values=NLL.mean(axis=0, keepdims=True),
-            left_out=[[]],
-            flops=early[-1].flops * seeds,
-        ),
-        early[-1]._replace(name="whole runs, BLEU", values=BLEU, left_out=[[]] * seeds),
+        *early,
+        of_seeds(early[-1].name, NLL, flops, SEVERAL),
+        of_seeds("whole runs, BLEU", BLEU, flops),
     ]
     of_paper = {
         metric: (
@@ -201,11 +211,11 @@ def measure_table3(hour, demo, multi30k):
         )
         for metric, sign in (("PPL", 1), ("BLEU", -1))
     }
-    of_hour = {"PPL": (NLL.T, separated), "BLEU": (BLEU.T, separated)}
-    others = [narrow, *own, text._replace(name="preset multi30k, PPL", left_out=[[]])]
+    of_hour = {"PPL": (NLL, separated), "BLEU": (BLEU, separated)}
+    others = [narrow, *map(apart, own), text._replace(name="preset multi30k, PPL")]
     return {
         TABLE3.format("the paper"): judged(others, of_paper, PAPER_FLOPS),
-        TABLE3.format("preset hour"): judged([narrow, *early], of_hour, early[-1].flops),
+        TABLE3.format("preset hour"): judged([narrow, *early], of_hour, flops),
     }
 
 

@@ -1,19 +1,16 @@
 """How far seeds move the loss of each attention mechanism, and which part of a seed does so.
 
-    launch/local.sh experiments/noise.py       tables and figure of what has finished
-    launch/local.sh run noise --store runs/noise --seeds 8 --base-seeds 8       2 core-hours
-    launch/local.sh run attention --store runs/noise --seeds 8 --base-seeds 12      3 core-hours
+    launch/local.sh run noise --store runs/noise --seeds 8 --base-seeds 8         5 core-hours
+    launch/local.sh run attention --store runs/noise --seeds 6 --base-seeds 12    7 core-hours
+    launch/local.sh experiments/noise.py                    tables and figure of published results
 
 Study `noise` compares sources in six mechanisms. A seed sets the initial parameters, the order of
 the batches and dropout. The rows of a mechanism move one of the three to the next seed. Such a run
 and the run of the same seed differ in this source alone. Such a run and the run of the next seed
 share this source alone. Half of a squared difference estimates the variance over what differs. If
-sources did not interact, the variances over one source alone would sum to the whole.
-
-Study `attention` gives the deviation of every mechanism over seeds, the seeds with which a test
-finds a difference, and how often usual rules declare a winner between two rows whose true means
-are equal. The script publishes finished runs in experiments/results/noise, without the statistics
-of sentences. Run it first on a new machine: it puts published runs into the store.
+sources did not interact, the variances over one source alone would sum to the whole. Study
+`attention` gives the deviation of every mechanism over seeds, the seeds with which a test finds a
+difference, and how often usual rules declare a winner between two rows whose true means are equal.
 """
 
 import math
@@ -29,7 +26,6 @@ from t2t_jax.study import Row, statistics, study
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "noise"
-STORE = Path("runs/noise")
 SOURCES = {"init": "initialisation", "order": "order of batches", "dropout": "dropout"}
 EVERYWHERE = "encoder", "decoder", "cross"
 MECHANISMS = {  # as in attention.py, whose runs they share
@@ -121,21 +117,27 @@ def noisier(row, base):
     return float(stats.f.sf((row.size / base.size) ** 2, row.freedom, base.freedom))
 
 
-def false_winners(deviations):
-    """Returns how often each rule declares a winner between two rows with equal true means.
+def shrunk(deviations):
+    """Returns the size of each `Deviation`, with variances shrunk as in `statistics.prior`.
 
-    The rows of a pair are drawn at random, and their runs from normal distributions. The variances
-    are shrunk as in `statistics.prior`, because estimates differ more than what they estimate.
-
-    Args:
-      deviations: `Deviation` of each row.
+    Estimates differ more than what they estimate.
     """
     variances = np.array([x.size**2 for x in deviations])
     d = np.array([x.freedom for x in deviations])
     common, d_common = statistics.prior(variances, d + 1)
-    shrunk = np.sqrt((d * variances + d_common * common) / (d + d_common))
-    assumed, random = float(np.median(shrunk)), np.random.default_rng(0)
-    rows = np.array([random.choice(shrunk, 2, replace=False) for _ in range(PAIRS)])
+    return np.sqrt((d * variances + d_common * common) / (d + d_common))
+
+
+def false_winners(deviations):
+    """Returns how often each rule declares a winner between two rows with equal true means.
+
+    The rows of a pair are drawn at random, and their runs from normal distributions.
+
+    Args:
+      deviations: the standard deviation of each row.
+    """
+    assumed, random = float(np.median(deviations)), np.random.default_rng(0)
+    rows = np.array([random.choice(deviations, 2, replace=False) for _ in range(PAIRS)])
     a, b = (random.normal(scale=x[:, None], size=(PAIRS, PICKED)) for x in rows.T)
     gaps = abs(a.mean(1) - b.mean(1))
     error = np.sqrt((a.var(1, ddof=1) + b.var(1, ddof=1)) / PICKED)
@@ -197,17 +199,18 @@ def measure(lines_of_noise, lines_of_attention):
         if len(line.runs) > 2
     }
     NLL = {name: x["NLL"] for name, x in deviations.items()}
+    sizes = dict(zip(NLL, shrunk(NLL.values()), strict=True))
     return {
         "sources": of_sources,
         "rows": {
             name: x
             | {
                 "p": min(1.0, noisier(NLL[name], NLL[base]) * (len(NLL) - 1)),
-                "seeds": [seeds_to_detect(d, [NLL[name].size, NLL[base].size]) for d in DETECTED],
+                "seeds": [seeds_to_detect(d, [sizes[name], sizes[base]]) for d in DETECTED],
             }
             for name, x in deviations.items()
         },
-        "false winners": false_winners([*NLL.values()]),
+        "false winners": false_winners([*sizes.values()]),
         "unusual": sorted(
             line.row.name for line in lines_of_attention if any(run.unusual for run in line.runs)
         ),
@@ -258,7 +261,8 @@ def tables(results):
     notes = [
         "Intervals: 95%, if values are normal. p: an F test of the variances, corrected for all "
         f"rows (Bonferroni). Seeds: of both rows, for a power of {POWER:.0%} of one Welch's t.",
-        "Winners: two rows drawn at random, with normal runs of their shrunk deviations.",
+        "Winners: two rows drawn at random, with normal runs. Seeds and winners are computed from "
+        "deviations whose variances are shrunk, as estimates differ more than what they estimate.",
     ]
     if results["unusual"]:
         rows = ", ".join(results["unusual"])
@@ -282,33 +286,20 @@ def draw(results, path):
     plotting.write(path, plotting.chart(body | {"encoding": {"y": y}}, title=title))
 
 
-def collect(folder):
-    """Publishes the finished runs in a folder, with tables, which it returns, and the figure."""
-    from experiments.tools import grids
-    from t2t_jax.runs import published
-    from t2t_jax.study.requests import Request
+def stored():
+    """Returns what `measure` does of the published runs of both studies."""
+    from experiments import mechanisms  # not at the top: finding a study executes this file
 
-    runs: dict[str, published.Contents] = {}
-    lines = []
-    for name in ("noise", "attention"):
-        _, rows = grids.collected(Request(name, "demo"), STORE)
-        lines.append(rows)
-        finished = [run.directory for row in rows for run in row.runs]
-        runs |= {directory.name: published.contents(directory) for directory in finished}
-    results = measure(*lines)
-    files.make_directory(folder)
-    published.write(folder, runs)
-    files.write_json(folder / "noise.json", results)
-    files.write(folder / "table.md", tables(results))
-    draw(results, folder / "deviations")
-    return tables(results)
+    return measure(*(mechanisms.stored(name, "demo") for name in ("noise", "attention")))
 
 
 def main():
-    from experiments.tools import grids
-
-    grids.run([], [RESULTS, RESULTS.parent / "attention-demo"], STORE, 0)
-    print(collect(RESULTS))
+    results = stored()
+    files.make_directory(RESULTS)
+    files.write_json(RESULTS / "noise.json", results)
+    files.write(RESULTS / "table.md", tables(results))
+    draw(results, RESULTS / "deviations")
+    print(tables(results))
 
 
 if __name__ == "__main__":
