@@ -14,8 +14,7 @@ from t2t_jax import files, plotting
 from t2t_jax.attention.choice import parse, pieces
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.bench.attention import BASE, crossing, state_bytes
-from t2t_jax.study import comparison, distances, measuring
-from t2t_jax.study.requests import Request
+from t2t_jax.study import comparison, distances, measuring, requests
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results"
@@ -30,8 +29,10 @@ HEADS = (
 
 
 def stored(name, scale):
-    """Returns the numbers of every row of a stored study."""
-    grid, rows = grids.collected(Request(name, scale), RESULTS / f"{name}-{scale}")
+    """Returns the numbers of every row of a stored study, with the settings of its runs."""
+    home = RESULTS / f"{name}-{scale}"
+    (request,) = requests.known(home, name)
+    grid, rows = grids.collected(request, home)
     return comparison.compare_with_base(grid, rows, measuring.measure(grid, rows, {}))
 
 

@@ -120,7 +120,7 @@ def _others(c: Config) -> Iterator[str]:
     if m.P_drop_ff and not FEED_FORWARD[m.feed_forward].dropout:
         yield f"feed_forward={m.feed_forward} has no dropout of its own: leave P_drop_ff out."
     parse_options(d.corpus, d.task_options)
-    if m.architecture == "encoder" and CORPORA[d.corpus].prompts:
+    if m.architecture == "encoder" and (CORPORA[d.corpus].prompts or CORPORA[d.corpus].words):
         yield (
             f"architecture=encoder predicts masked words, which corpus {d.corpus} does not ask "
             "for: use architecture=decoder or transformer."

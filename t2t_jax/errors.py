@@ -1,6 +1,7 @@
 """Errors for users: one sentence each, which says what is wrong, where, and what to do."""
 
 import difflib
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,13 @@ def alternatives(choices: Iterable[str]) -> str:
     """Returns choices as text: `'a', 'b' or 'c'`."""
     *others, last = map(repr, choices)
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def in_function(what: str, error: Exception) -> UsageError:
+    """Returns the error of a user's function that raised an exception: what it is, and where."""
+    line = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{line.filename}, line {line.lineno}"
+    return UsageError(f"{what} fails in {where}: {type(error).__name__}: {error}.")
 
 
 @contextmanager

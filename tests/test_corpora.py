@@ -669,6 +669,20 @@ def test_a_run_is_judged_on_the_minimal_pairs_of_its_corpus(own, tmp_path, monke
     assert (found["score"], found["signature"][:12]) == (100, "pairs:1|set:")
 
 
+def test_words_are_predicted_in_a_vocabulary_of_words_by_a_causal_model(own, tmp_path, monkeypatch):
+    first = dataclasses.replace(CORPORA["own"], metrics=("accuracy",), prompts=False)
+    monkeypatch.setitem(CORPORA, "own", first)
+    assert metric_of("own").name == "accuracy"
+    with pytest.raises(UsageError, match="architecture=encoder predicts masked words, which"):
+        config.replace(own, architecture="encoder")
+    monkeypatch.setitem(CORPORA, "own", dataclasses.replace(first, words=("a", "b")))
+    with pytest.raises(UsageError, match="the word 'c' is not in the vocabulary"):
+        open_corpus(config.replace(own, vocabulary=6).data, tmp_path, quiet)
+    monkeypatch.setitem(CORPORA, "own", dataclasses.replace(first, words=()))
+    with pytest.raises(UsageError, match="accuracy needs whole words: declare corpus own with"):
+        metric_of("own")
+
+
 def test_a_corpus_with_a_metric_that_does_not_exist_is_refused(monkeypatch):
     made = dataclasses.replace(CORPORA["text"], metrics=("blue",))
     monkeypatch.setitem(CORPORA, "text", made)

@@ -67,6 +67,17 @@ def test_documents_are_read_from_files_of_all_kinds(files, tmp_path):
     assert data.splits["test"].references == [*TEXTS[5:8], "Ünknown ▁ <s> 日本\n\n end"]
 
 
+def test_a_pattern_may_have_folders_at_any_depth_and_reads_a_file_once(files, tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for i, folder in enumerate(("", "a", "a/b")):
+        (tmp_path / folder / "x.txt").write_text(TEXTS[i])
+    paths = dict(dev=f"{tmp_path}/a/x.txt,{tmp_path}/**/*.txt")
+    data = Data(corpus="documents", vocabulary=310, **files | paths)
+    dev = open_corpus(data, tmp_path / "cache", toy.quiet).splits["dev"].references
+    assert dev[0] == TEXTS[1]
+    assert sorted(dev[1:]) == sorted([TEXTS[0], TEXTS[2]])
+
+
 def test_equal_bytes_under_another_name_are_read_as_their_name_says(files, tmp_path):
     lines = "".join(json.dumps({"text": x}) + "\n" for x in TEXTS)
     for name in ("lines[1].txt", "lines.jsonl", "lines.jsonl.txt"):  # no pattern, but a name
@@ -101,12 +112,13 @@ def test_the_column_of_a_parquet_file_is_read_as_documents(tmp_path):
         (dict(dev="{}/bad.jsonl"), '{"text": "a"}\n{"words": 3}\n', "bad.jsonl, line 2,"),
         (dict(dev="{}/bad.txt"), "\n \n", "no text in"),
         (dict(dev="{}/bad.json"), '{"text": "\\ud800"}\n', "1 of the 1 documents .* is document 1"),
+        (dict(vocabulary=BYTES, normalization="nmt_nfkc"), "", "keeps all bytes: leave normaliz"),
     ],
 )
 def test_files_that_are_no_documents_are_refused(changes, content, words, files, tmp_path):
-    changes = {name: path.format(tmp_path) for name, path in changes.items()}
+    changes = {n: x.format(tmp_path) if n == "dev" else x for n, x in changes.items()}
     (tmp_path / changes["dev"].rpartition("/")[2]).write_text(content) if content else None
-    data = Data(corpus="documents", vocabulary=310, **files | changes)
+    data = Data(**dict(corpus="documents", vocabulary=310) | files | changes)
     with pytest.raises(UsageError, match=words):
         open_corpus(data, tmp_path, toy.quiet)
 

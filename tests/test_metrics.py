@@ -226,6 +226,32 @@ def test_names_of_metrics_are_checked():
     for name in ("PPL", "TER", "a,b", "a@b", ""):
         with pytest.raises(UsageError, match="choose another name"):
             metric(name, signature="")
+    for names in (("bleu", ""), ("mine", "bleu")):
+        with pytest.raises(UsageError, match="BLEU has the key 'bleu' of the metric"):
+            metric(names[0], signature="", key=names[1])
+
+
+@pytest.mark.parametrize(
+    ("corpus", "own"), [("recall", "accuracy,exact"), ("documents", "NLL,bits per byte")]
+)
+def test_what_is_predicted_is_no_translation(corpus, own):
+    names = (*own.split(","), "PPL")
+    assert metrics.parse(",".join(names), corpus, table=True) == names
+    for name in ("BLEU", "BLEU@test", "chrF2", "contrastive"):
+        with pytest.raises(UsageError, match=f"there is no metric '{name}' here"):
+            metrics.parse(name, corpus, table=True)
+
+
+def test_a_metric_of_documents_is_not_tried_on_texts():
+    """Its hypotheses are numbers."""
+    count = METRICS["NLL"].function
+    metric("nats", signature="v1", teacher_forced=True)(lambda lines, *_: count(lines))
+    data = metrics.Data(corpus="documents")
+    try:
+        metrics.check([METRICS["nats"]], metrics.Outputs((), ["a b"], [""], data=data), print)
+        assert METRICS["nats"].measure(metrics.Outputs(["1 2"], ["a b"], [""]))[0] == 150
+    finally:
+        del METRICS["nats"]
 
 
 @pytest.mark.parametrize(

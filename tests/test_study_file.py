@@ -470,9 +470,10 @@ def test_a_corpus_is_prepared_again_if_a_file_that_it_reads_changes(tmp_path):
         (
             'yield " ".join(letters),',
             'yield open("/not/there").read(),',
-            "corpus reversal cannot be read: .*/not/there",
+            "corpus reversal fails in .*angles.py, line .*: FileNotFoundError: .*/not/there",
         ),
         ("letters[::-1])", r"letters[::-1]) + '\nx'", "a text of several lines in dev"),
+        ('yield " ".join(letters),', r"yield '\ud800',", "are not UTF-8"),
     ],
 )
 def test_a_corpus_that_yields_no_texts_is_refused(old, new, message, tmp_path):

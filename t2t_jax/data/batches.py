@@ -220,7 +220,7 @@ def in_order(
     """Batches for evaluation: every pair once, in few shapes, always in the same order.
 
     Each comes with the indices of its pairs, which are its first rows; further rows are all PAD.
-    A batch has at most `batch_tokens` tokens on each side, or a single pair that is longer.
+    A batch has at most `batch_tokens` tokens on each side, or as many as the longest sentence.
     """
     if not len(source):
         return

@@ -32,8 +32,8 @@ class Example(NamedTuple):
 
     source: list[str]
     target: list[str]
-    # Words from where the answer is known to its place, the largest of several; None if the task
-    # has no such distance.
+    # Words from where the answer is known to where it is asked for, the largest of several; None
+    # if the task has no such distance.
     distance: int | None = None
 
 

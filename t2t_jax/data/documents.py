@@ -32,12 +32,12 @@ def _files(paths: str, split: str) -> list[Path]:
         )
     files = []
     for path in map(str.strip, paths.split(",")):
-        found = [path] if Path(path).is_file() else sorted(glob.glob(path))
+        found = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True))
         matching = [Path(x) for x in found if Path(x).is_file()]
         if not matching:
             raise FilesMissing(f"there is no file {path} for {split}: correct the path.")
         files += matching
-    return files
+    return list(dict.fromkeys(files))
 
 
 def _read(*paths: Path) -> Iterator[Raw]:

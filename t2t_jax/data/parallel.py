@@ -79,13 +79,13 @@ def _find(prefix: str, language: str, split: str) -> Path:
     )
 
 
-# First bytes of a compressed file -> its suffix, and the function that opens it.
 def _zstandard(path: Path, mode: str) -> Any:
     import pyarrow  # slow to import
 
     return io.BufferedReader(pyarrow.input_stream(path, compression="zstd"))
 
 
+# First bytes of a compressed file -> its suffix, and the function that opens it.
 _COMPRESSED: dict[bytes, tuple[str, Callable[..., Any]]] = {
     b"\x1f\x8b": ("gz", gzip.open),
     b"\xfd7zXZ\0": ("xz", lzma.open),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from t2t_jax.config import PATHS, Data
 from t2t_jax.data.corpora import CORPORA, Corpus, parse_options
-from t2t_jax.errors import UsageError
+from t2t_jax.errors import UsageError, in_function
 from t2t_jax.parts import implementation
 from t2t_jax.tokens import UNK
 
@@ -121,8 +121,10 @@ def _of_function(data: Data, corpus: Corpus, function: Callable[..., Any]) -> Ra
         try:
             for item in function(split, **options):
                 yield _encoded(name, split, item)
-        except OSError as error:
-            raise UsageError(f"corpus {name} cannot be read: {error}.") from error
+        except UsageError:
+            raise
+        except Exception as error:
+            raise in_function(f"corpus {name}", error) from error
 
     content: dict[str, Any] = {
         "code": corpus.version,
@@ -135,7 +137,7 @@ def _of_function(data: Data, corpus: Corpus, function: Callable[..., Any]) -> Ra
 def _encoded(name: str, split: str, item: Sequence[Any]) -> Raw:
     """A pair of texts, perhaps with a mapping of annotations, as bytes; or a document."""
     if CORPORA[name].documents and isinstance(item, str):
-        return Raw(b"", item.encode(), document=True)
+        return Raw(b"", _bytes(item), document=True)
     texts, extra = item[:2], item[2] if len(item) == 3 else None
     if [*map(type, texts)] != [str, str] or len(item) > 3 or not isinstance(extra, Mapping | None):
         raise UsageError(
@@ -147,4 +149,9 @@ def _encoded(name: str, split: str, item: Sequence[Any]) -> Raw:
             f"corpus {name} yields a text of several lines in {split}, {item!r}: yield one "
             "line, as translations and references are files of lines."
         )
-    return Raw(texts[0].encode(), texts[1].encode(), extra)
+    return Raw(_bytes(texts[0]), _bytes(texts[1]), extra)
+
+
+def _bytes(text: str) -> bytes:
+    """UTF-8, unless the text has surrogates, which later count as what is not UTF-8."""
+    return text.encode(errors="surrogatepass")

@@ -135,6 +135,8 @@ def _vocabulary(
     pairs = _valid(streams["train"], Counter())
     if CORPORA[data.corpus].documents:
         if data.vocabulary == BYTES:
+            if normalization(data) != "identity":
+                raise UsageError("vocabulary=260 keeps all bytes: leave normalization out.")
             return Vocabulary(of_bytes()), {}
         lines, stride = sample((x for pair in pairs for x in pair.target.split("\n")), SAMPLE)
         model = train(lines, data.vocabulary, (), normalization(data), documents=True)
@@ -214,7 +216,17 @@ def prompt_encoder(vocabulary: Vocabulary) -> Encode:
     """A function that encodes texts of whole words; the ids of prompts have a minus sign."""
     index = {vocabulary.pieces([i])[0].removeprefix("▁"): i for i in range(vocabulary.size)}
     index |= {PROMPT + word: -i for word, i in index.items()}
-    return lambda texts: [[index[word] for word in text.split()] for text in texts]
+
+    def encode(texts: Sequence[str]) -> list[list[int]]:
+        try:
+            return [[index[word] for word in text.split()] for text in texts]
+        except KeyError as error:
+            raise UsageError(
+                f"the word {error} is not in the vocabulary of the corpus, `words`, in which "
+                "SentencePiece has normalised some characters: declare it, or write it otherwise."
+            ) from None
+
+    return encode
 
 
 def _kept(lengths: list[list[int]], name: str, max_length: int, counts: Counter[str]) -> list[int]:

@@ -1,13 +1,12 @@
 """Metrics by name, each declared by the decorator `metric`, here and in study files alike.
 
 A corpus names the metrics that its runs keep (`data.corpora.Corpus.metrics`); the first is its main
-one. `table STUDY --metrics BLEU,TER@test_long` computes others from the translations of finished
+one. `table STUDY --metrics BLEU,TER@test_long` computes others from the outputs of finished
 runs: such a metric is no part of a run.
 """
 
 import math
 import reprlib
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -16,15 +15,14 @@ import numpy as np
 
 from t2t_jax.config import Config, Data
 from t2t_jax.data.corpora import CORPORA
-from t2t_jax.errors import UsageError, near
+from t2t_jax.errors import UsageError, in_function, near
 from t2t_jax.parts import ARCHITECTURES
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Split
 
-# (hypotheses, references, sources) -> the counts of each sentence, or a score of all.
-Counts = Sequence[Sequence[float]]
-Function = Callable[..., Counts | float]
+Counts = Sequence[Sequence[float]]  # of each sentence
+Function = Callable[..., Counts | float]  # (hypotheses, references, sources) -> counts, or a score
 F = TypeVar("F", bound=Function)
 PPL, BPC, CONTRASTIVE = "PPL", "BPC", "contrastive"
 
@@ -87,11 +85,7 @@ class Metric:
         except Exception as error:
             if isinstance(error, UsageError) or self.name in PACKAGE:
                 raise
-            line = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{line.filename}, line {line.lineno}"
-            raise UsageError(
-                f"the metric {self.name} fails in {where}: {type(error).__name__}: {error}."
-            ) from error
+            raise in_function(f"the metric {self.name}", error) from error
         sentences = len(outputs.hypotheses)
         try:
             counts = np.asarray(returned, dtype=float)
@@ -150,7 +144,7 @@ METRICS: dict[str, Metric] = {
     PPL: Metric(PPL, "per subword on dev", None, perplexity, PPL, lower_is_better=True),
     BPC: Metric(BPC, "bits per character on dev", None, bits, BPC, lower_is_better=True),
     CONTRASTIVE: Metric(
-        CONTRASTIVE, "on minimal pairs of the grammar", None, percentage, CONTRASTIVE
+        CONTRASTIVE, "on minimal pairs of the corpus", None, percentage, CONTRASTIVE
     ),
 }
 PACKAGE: set[str] = set()  # the names of the metrics of this package, set once they are declared
@@ -167,10 +161,13 @@ def metric(
     """Returns a decorator that adds a metric, which a function computes, to METRICS.
 
     Further arguments are fields of `Metric`, such as `lower_is_better`. Raises UsageError if the
-    name is empty, contains a comma or an @, or belongs to a metric of the package.
+    name is empty, contains a comma or an @, or belongs to a metric of the package, or if another
+    metric has the key.
     """
     if name in PACKAGE or {",", "@"} & {*name} or not name:
         raise UsageError(f"a metric cannot be called {name!r}: choose another name.")
+    if owner := next((n for n, x in METRICS.items() if x.key == (key or name) and n != name), ""):
+        raise UsageError(f"{owner} has the key {key or name!r} of the metric {name}: give another.")
 
     def add(function: F) -> F:
         METRICS[name] = Metric(name, signature, function, of_sums, key or name, **fields)
@@ -187,12 +184,19 @@ def metric_of(corpus: str) -> Metric:
 def metrics_of(corpus: str) -> list[Metric]:
     """Returns the metrics that runs of a corpus keep, the main one first.
 
-    Raises UsageError if the corpus is declared with a metric that does not exist.
+    Raises UsageError if the corpus is declared with a metric that does not exist, or if its main
+    metric needs whole words, which it lacks.
     """
-    for name in CORPORA[corpus].metrics:
+    c = CORPORA[corpus]
+    for name in c.metrics:
         if name not in METRICS:
             raise UsageError(f"corpus {corpus} names a metric {name!r}: {near(name, METRICS)}")
-    return [METRICS[name] for name in CORPORA[corpus].metrics]
+    main, *_ = metrics = [METRICS[name] for name in c.metrics]
+    if main.teacher_forced and c.splits and not (c.words or c.documents):
+        raise UsageError(
+            f"{main.name} needs whole words: declare corpus {corpus} with words='...'."
+        )
+    return metrics
 
 
 def is_scored(c: Config) -> bool:
@@ -236,7 +240,7 @@ def check(metrics: Sequence[Metric], outputs: Outputs, report: Callable[[str], o
 
     for metric in metrics:
         metric.describe(outputs)
-        if metric.name not in PACKAGE:
+        if metric.name not in PACKAGE and not CORPORA[outputs.data.corpus].documents:
             metric.measure(outputs._replace(hypotheses=outputs.references))
     of_words = any(metric.name.startswith("BLEU") for metric in metrics)
     if of_words and (said := caution(outputs.references, outputs.data)):
@@ -251,8 +255,10 @@ def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:
     contrastive accuracy on a split.
     """
     names = tuple(name.strip() for name in text.split(",")) if text else ()
-    own = [n for n, x in METRICS.items() if not (x.teacher_forced or x.annotation)]
-    own += CORPORA[corpus].metrics
+    predicted = metric_of(corpus).teacher_forced  # words, or their likelihoods, but no text
+    of_text = [] if predicted else [n for n, x in METRICS.items() if not x.annotation]
+    own = [n for n in of_text if not METRICS[n].teacher_forced]
+    own += PPL, BPC, *CORPORA[corpus].metrics
     choices = [n for n in METRICS if n in own and (table or n not in (PPL, BPC))]
     for name in names:
         metric, split = of_split(name) if table else (name, "")

@@ -63,8 +63,8 @@ class Trained(NamedTuple):
     """The outcome of a run.
 
     Attributes:
-      params: the parameters, averaged over the last checkpoints.
-      averaged: the steps of those checkpoints.
+      params: the parameters, averaged over some checkpoints.
+      averaged: the steps of these checkpoints.
       population_size: number of runs trained at once.
     """
 
