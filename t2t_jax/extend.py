@@ -62,6 +62,12 @@ def mechanism(name: str, about: str = "", **fields: Any) -> Decorator:
                 )
         else:
             roles = {} if "roles" in fields else registry.IN_ONE_SEQUENCE
+            across = "cross" in fields.get("roles", ())
+            if across and not implementation(**fields.get("options", {})).near_only:
+                raise UsageError(
+                    f"pattern {name!r} has kept keys, multiples, random blocks or rows, which "
+                    "cross-attention cannot decode: declare it without the role cross."
+                )
             declared = {"products": lambda o, s: implementation(**o).products(s)} | roles | fields
         entry = lambda where: registry.Entry(**declared | dict(where=where, about=about))  # noqa: E731
         return _adding("attention", name, entry)(implementation)
@@ -150,9 +156,8 @@ def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator:
             if isinstance(implementation, type):
                 return parts.FeedForward(where, about, **{"dropout": False, **fields})
             products = parts.three_matrices if fields.get("gated") else parts.two_matrices
-            return parts.FeedForward(
-                "feed_forward:FeedForward", about, activation=where, products=products, **fields
-            )
+            own: dict[str, Any] = dict(activation=where, products=products) | fields
+            return parts.FeedForward("feed_forward:FeedForward", about, **own)
 
         if isinstance(implementation, type) and "products" not in fields:
             raise UsageError(
@@ -172,6 +177,8 @@ def positions(
     The function has the signature of its kind in `models/positions.py`. The fields are `even`,
     `limited` and `export` of `parts.Positions`.
     """
+    if kind not in ("encode", "rotate", "bias"):
+        raise UsageError(f"positions {name!r} encode, rotate or add a bias, but not {kind!r}.")
 
     def entry(where: str) -> parts.Positions:
         other = parts.POSITIONS.get(name, parts.Positions(about))

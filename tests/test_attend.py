@@ -10,6 +10,7 @@ import pytest
 
 from t2t_jax import config
 from t2t_jax.attention.visibility import Visibility
+from t2t_jax.errors import UsageError
 from t2t_jax.inference.weights import attention_maps
 from t2t_jax.models import build
 from t2t_jax.report.attention import Attended, picture
@@ -30,6 +31,7 @@ MODELS = {
         cross_attention="differential:lambda_init=0.25",
     ),
     "learned": dict(HEADS, N=1, positions="learned"),
+    "native": dict(HEADS, N=1, decoder_attention="native_sparse"),
     "luong": dict(
         N=1, architecture="recurrent", attention_feeding="output", cross_attention="additive"
     ),
@@ -68,7 +70,7 @@ def maps_of_both(name):
     [
         pytest.param(n, marks=[pytest.mark.full] * (n in ("relative", "bahdanau", "coverage")))
         for n in MODELS
-        if n not in ("differential", "memory")
+        if n not in ("differential", "memory", "native")
     ],
 )
 def test_every_layer_has_normalised_weights_within_its_mask(name):
@@ -161,6 +163,11 @@ def test_weights_do_not_depend_on_other_sentences_of_the_batch():
     (alone,) = attention_maps(model, params, SOURCES[1:], TARGETS[1:])
     for a, b in zip(both[1], alone, strict=True):
         np.testing.assert_allclose(a.weights, b.weights, rtol=1e-5, atol=1e-7)
+
+
+def test_a_mechanism_without_weights_is_refused():
+    with pytest.raises(UsageError, match="NativeSparse has no attention weights"):
+        maps_of_both("native")
 
 
 @pytest.fixture(scope="module")

@@ -787,6 +787,8 @@ def test_a_pattern_that_leaves_no_key_out_is_dense_attention(spec, causal):
         (dict(stride=4, block=8), "block must equal stride"),
         (dict(r=2), "need the length of a block"),
         (dict(parts=2, rows=1), "parts excludes"),
+        (dict(kept=lambda s: s < 4), "true of keys beyond the window"),
+        (dict(stride=8, block=8), "true of keys beyond the window"),
     ],
 )
 def test_a_pattern_that_contradicts_itself_is_refused(fields, words):

@@ -11,9 +11,10 @@ import pytest
 from experiments.tools import kernels, reading, start
 from t2t_jax import config
 from t2t_jax.bench import train, translate, workload
-from t2t_jax.bench.attention import crossing
-from t2t_jax.bench.lengths import exponent
+from t2t_jax.bench.attention import crossing, mechanism_at
+from t2t_jax.bench.lengths import Compiled, exponent, sweep
 from t2t_jax.cli import main
+from t2t_jax.errors import RunError
 from t2t_jax.recipes import recipe
 from t2t_jax.tokens import EOS, PAD
 from t2t_jax.training import throughput
@@ -93,6 +94,13 @@ def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
     assert "1.0x" in printed
     assert (tmp_path / "attention.png").stat().st_size > 10_000
     assert (tmp_path / "attention.svg").exists()
+
+
+def test_short_lengths_are_measured_and_no_length_at_all_is_an_error(monkeypatch):
+    for name in ("cosformer", "linformer"):  # with a parameter of this length
+        mechanism_at(name, 4)
+    with pytest.raises(RunError, match="nothing was measured"):
+        sweep(["all"], [16], 1, lambda name, n: Compiled(None, (), 1 << 60))
 
 
 def test_a_workload_is_deterministic():

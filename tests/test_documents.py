@@ -222,11 +222,9 @@ def test_generated_text_begins_as_documents_do(
 
 
 ABLE = [n for n, x in MECHANISMS.items() if "decoder" in x.roles and "documents" in x.supports]
-DEFAULT = "scaled_dot_product", "dilated", "bigbird", "linear", "gated_delta"  # others: --full
+DEFAULT = "scaled_dot_product", "dilated", "sparse_fixed", "linear", "gated_delta"  # others: --full
 ON_GPU = "gated_linear", "gated_delta", "kimi_delta"  # in another form
-# These relate positions to the first of the sequence.
-ANCHORED = {"block_local", "streaming", "longformer", "sparse_strided", "sparse_fixed",
-            "sparse_random", "bigbird"}  # fmt: skip
+ANCHORED = {"block_local", "sparse_fixed"}  # their blocks begin at the first of the sequence
 
 
 @pytest.mark.parametrize(
@@ -276,8 +274,9 @@ def test_a_decoder_begins_anew_after_the_end_of_a_document():
 
 def test_mechanisms_that_mix_documents_are_refused():
     within = dict(architecture="decoder", corpus="documents", document_attention="within")
-    with pytest.raises(UsageError, match="document_attention=within"):
-        replace(Config(), **within, decoder_attention="lsh")
+    for name in ("lsh", "streaming", "sparse_random"):
+        with pytest.raises(UsageError, match="document_attention=within"):
+            replace(Config(), **within, decoder_attention=name)
     with pytest.raises(UsageError, match="decoder_conv=3 crosses the borders of documents"):
         replace(Config(), **within, decoder_conv=3)
     with pytest.raises(UsageError, match="has no effect"):

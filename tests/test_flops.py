@@ -6,7 +6,8 @@ import pytest
 
 from experiments import table1
 from experiments.tools.layers import count, counted, layers_to_the_end
-from t2t_jax.models.flops import step_flops
+from t2t_jax import config
+from t2t_jax.models.flops import run_flops, step_flops
 from tests.small import V, make
 
 B, S, T = 2, 7, 5
@@ -101,3 +102,10 @@ def test_flops_of_a_layer_grow_as_in_table_1(name, n, d):
 
     assert flops(128, 16) / flops(64, 16) == 2**n
     assert flops(64, 32) / flops(64, 16) == 2**d
+
+
+def test_documents_are_counted_at_the_length_of_their_sequences():
+    c = config.replace(config.Config(), architecture="decoder", steps=7, batch_tokens=900)
+    for corpus, L in (("grammar", 32), ("documents", 100)):
+        of = config.replace(c, corpus=corpus, max_length=100)
+        assert run_flops(of, 50) == 7 * step_flops(of.model, 50, 900 // L, L, L)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from experiments.tools.layers import count
+from t2t_jax import parts
+from t2t_jax.attention import reach
 from t2t_jax.attention.dense import Dense, DotProduct
 from t2t_jax.attention.dot_product import Differential
 from t2t_jax.attention.registry import MECHANISMS
@@ -213,6 +215,8 @@ def test_what_is_not_declared_is_refused_by_name():
         feed_forward("mine")(nn.Module)
     with pytest.raises(UsageError, match=r"'mine' .* must declare products and supports itself"):
         mechanism("mine")(Dense)
+    with pytest.raises(UsageError, match="rotate or add a bias, but not 'encod'"):
+        positions("mine", "encod")
     c = of(parametrization="mup", mup_width=3)
     axes = sharding.axes(_shapes(build(c, V)))["encoder_0"]["feed_forward"]
     assert learning_rate_factors(c.model, axes) == {"W_r": 0.25, "W_1": 0.25, "W_2": 12 / 22}
@@ -240,6 +244,27 @@ def test_a_subclass_inherits_the_declaration_of_its_base_class(files):
     mechanism("squares", "scores that no product of another width gives")(Squares)
     with pytest.raises(UsageError, match=r"decoder_attention=squares cannot .* d_c=9"):
         replace(Config(), decoder_attention="squares", d_c=9)
+
+
+def test_an_activation_may_declare_what_it_costs(files):
+    feed_forward("costly", products=lambda c, L: 3 * L)(jnp.tanh)
+    assert parts.FEED_FORWARD["costly"].products(None, 7) == 21
+
+
+def test_roles_that_a_file_leaves_out_are_refused_with_and_without_a_reason(files):
+    for name, fields in (("alone", {}), ("because", dict(why="it is causal"))):
+        mechanism(name, roles=("decoder",), **fields)(type(name, (DotProduct,), {}))
+        expected = f"{name} cannot be encoder_attention{', as it is causal' * bool(fields)}: use"
+        with pytest.raises(UsageError, match=expected):
+            replace(Config(), encoder_attention=name)
+
+
+def test_a_pattern_that_cross_attention_cannot_decode_is_refused(files):
+    everywhere = dict(roles=("encoder", "decoder", "cross"), options=dict(w=3))
+    mechanism("near", **everywhere)(reach.local)
+    assert replace(Config(), cross_attention="near").model.cross_attention == "near"
+    with pytest.raises(UsageError, match=r"'sinks' has kept keys, .* without the role cross"):
+        mechanism("sinks", **everywhere)(lambda w: reach.streaming(w, 4))
 
 
 def test_positions_with_a_bias_beside_their_encoding_are_not_exported(files):

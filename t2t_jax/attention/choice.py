@@ -76,9 +76,8 @@ def check(
     name, mechanism = parse(text)[0], entry(text)
     if role not in mechanism.roles:
         able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
-        raise UsageError(
-            f"{name} cannot be {role}_attention, as {mechanism.why}: use one of {able}."
-        )
+        why = f", as {mechanism.why}" if mechanism.why else ""
+        raise UsageError(f"{name} cannot be {role}_attention{why}: use one of {able}.")
     if mechanism.changing and not recurrent:
         raise UsageError(
             f"{role}_attention={text} needs a decoder that computes one query after another: use "

@@ -22,9 +22,11 @@ class Mechanism(nn.Module):
     Attributes:
       grouped: whether `start` and `step` take keys and values of fewer heads than the queries,
         which the state then stores; each serves a group of adjacent query heads.
+      weighted: whether an output is a sum of values, each times a number.
     """
 
     grouped: ClassVar[bool] = False
+    weighted: ClassVar[bool] = True
 
     def __call__(
         self,

@@ -28,6 +28,8 @@ class NativeSparse(BlockSelect):
     and the first block is not always selected.
     """
 
+    weighted = False  # W_j mixes the features of a value
+
     w: int
 
     def setup(self) -> None:

@@ -231,10 +231,6 @@ class Pattern(Mechanism):
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
         reach, S = self.reach, state["k"].shape[1]
-        if reach.kept or reach.stride or reach.r or reach.rows:
-            raise ValueError(
-                "Cross-attention decodes only patterns of near keys: leave it to them."
-            )
         if reach.parts == 1:
             size = min(2 * reach.window + 1, S)
             first = jnp.clip(t - reach.window, 0, S - size)

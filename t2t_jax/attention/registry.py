@@ -74,6 +74,10 @@ _DELTA = _MEMORY | dict(
 )
 
 
+# Not for documents: the first keys of a sequence are keys of its first document.
+_FIRST: dict[str, Any] = dict(supports=tuple(x for x in Entry.supports if x != "documents"))
+
+
 def _pattern(name: str, about: str, options: Options, cross: bool = False, **rest: Any) -> Entry:
     """The entry of a function of `reach.py`, which says what the pattern costs."""
 
@@ -207,9 +211,14 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "dilated": _pattern("dilated", "keys at distances 0, r, ..., w r", dict(w=8, r=2), cross=True),
     "block_local": _pattern("block_local", "the query's own block of b keys", dict(b=16)),
-    "streaming": _pattern("streaming", "keys within distance w, and the first g", dict(w=16, g=4)),
+    "streaming": _pattern(
+        "streaming", "keys within distance w, and the first g", dict(w=16, g=4), **_FIRST
+    ),
     "longformer": _pattern(
-        "longformer", "streaming, where the first g queries also see every key", dict(w=16, g=1)
+        "longformer",
+        "streaming, where the first g queries also see every key",
+        dict(w=16, g=1),
+        **_FIRST,
     ),
     "sparse_strided": _pattern(
         "sparse_strided", "keys within distance l, and at multiples of l", dict(l=8)
@@ -221,12 +230,16 @@ MECHANISMS: dict[str, Entry] = {
         at_most=dict(c="l"),
     ),
     "sparse_random": _pattern(
-        "bigbird", "blocks of b: the neighbours, the first, and r at random", dict(b=4, r=2, seed=0)
+        "bigbird",
+        "blocks of b: the neighbours, the first, and r at random",
+        dict(b=4, r=2, seed=0),
+        **_FIRST,
     ),
     "bigbird": _pattern(
         "bigbird",
         "blocks of b: w on either side, the first g, and r at random",
         dict(b=4, w=1, g=1, r=2, seed=0),
+        **_FIRST,
     ),
     "block_select": Entry(
         "gathered:BlockSelect",

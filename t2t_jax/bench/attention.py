@@ -180,7 +180,7 @@ def mechanism_at(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> t
     """Returns a mechanism with its options at length n, and its parameters."""
     mechanism = build(default(n).get(name, name))
     widths = d_k, key_width(name, d_k), d_v
-    short = (jnp.zeros((B, 8, h, width), _dtype()) for width in widths)
+    short = (jnp.zeros((B, min(8, n), h, width), _dtype()) for width in widths)
     visibility = Visibility(causal=is_causal(name))
     return mechanism, meta.unbox(mechanism.init(jax.random.key(1), *short, visibility))
 

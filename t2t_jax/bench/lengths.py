@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from t2t_jax import plotting
+from t2t_jax.errors import RunError
 from t2t_jax.terminal import say
 
 MOST = 9  # curves in a column of a plot, beside the first
@@ -57,7 +58,7 @@ def sweep(
     curves: dict[str, list[Point]] = {name: [] for name in names}
     host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     stats = jax.devices()[0].memory_stats() or {}
-    # The allocator may hold on to freed memory.
+    # Programs of several mechanisms and their arguments are in memory at once.
     names, room = list(names), int(stats.get("bytes_limit", host)) // 4
     for n in sorted(lengths):
         for name in list(names):
@@ -75,6 +76,8 @@ def sweep(
             spread = dict(seconds=statistics.median(times), least=min(times), most=max(times))
             curves[name].append(dict(n=n, **spread, bytes=programs[name].memory))
         say(f"n = {n:,}: " + ", ".join(f"{x} {curves[x][-1]['seconds']:.3f} s" for x in names))
+    if not any(curves.values()):
+        raise RunError("nothing was measured: give shorter --lengths, or more --seconds.")
     return curves
 
 

@@ -25,6 +25,7 @@ from t2t_jax.attention.mechanism import Mechanism
 from t2t_jax.attention.memory import Memory
 from t2t_jax.data.batches import gather
 from t2t_jax.data.cache import ragged
+from t2t_jax.errors import UsageError
 from t2t_jax.tokens import BOS
 
 _ROLES = "encoder", "decoder", "cross"
@@ -47,7 +48,7 @@ def attention_maps(
 
     Under teacher forcing, row t of a decoder's map belongs to the prediction of target token t, and
     column s to input s; the inputs are BOS and the target without its last token. Sources and
-    targets are token ids, EOS included.
+    targets are token ids, EOS included. Raises UsageError if a mechanism has no weights.
     """
     # Without kernels, as they do not support the columns that are appended to the values.
     model, out = model.clone(c=replace(model.c, kernels="plain")), []
@@ -89,6 +90,11 @@ def _traced(
         module, method = context.module, context.method_name
         if not isinstance(module, Mechanism):
             return call(*args, **kwargs)
+        if not module.weighted:
+            raise UsageError(
+                f"{type(module).__name__} has no attention weights, as its outputs are no weighted "
+                "sums of values: name a model with another mechanism."
+            )
         if method in ("start", "__call__") and module.path not in inside:
             i = 1 if method == "start" else 2  # start(k, v, ...), __call__(q, k, v, ...)
             B, S, h, _ = args[i].shape

@@ -3,15 +3,19 @@
 from t2t_jax.attention.choice import entry, of_layer, products
 from t2t_jax.attention.costs import Number, Shape
 from t2t_jax.config import Config, Model, rotary_width
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.parts import ARCHITECTURES, CELLS, FEED_FORWARD, NORM_PLACEMENTS, implementation
 
 _LENGTH = 32  # subwords of a typical sentence
 
 
 def run_flops(c: Config, V: int) -> float:
-    """FLOPs of a whole training run, to compare runs, as if all sentences had 32 subwords."""
-    B = max(1, c.data.batch_tokens // _LENGTH)
-    return c.training.steps * step_flops(c.model, V, B, _LENGTH, _LENGTH)
+    """FLOPs of a whole training run, to compare runs, as if all sentences had 32 subwords.
+
+    Documents are read in sequences of `max_length`.
+    """
+    L = c.data.max_length if CORPORA[c.data.corpus].documents else _LENGTH
+    return c.training.steps * step_flops(c.model, V, max(1, c.data.batch_tokens // L), L, L)
 
 
 def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:

@@ -85,7 +85,9 @@ class Transformer(Model):
 
 
 class Layer(nn.Module):
-    """A layer of Figure 1: its left block; or its right block, of a language model without `cross`.
+    """A layer of Figure 1, of the encoder or the decoder.
+
+    Without `cross`, a decoder layer does not attend to an encoder, which a language model lacks.
 
     Attributes:
       role: the role of its self-attention, encoder or decoder.

@@ -49,7 +49,7 @@ def picture(shown: Attended, path: Path) -> None:
         below = x.role not in [y.role for y in shown.maps[i + 1 :]]
         heads = range(len(x.weights))
         rows.append({"hconcat": [_head(shown, x, head, above, below) for head in heads]})
-    title = "Attention weights: queries in rows, keys in columns; 0 is blue, 1 yellow"
+    title = "Attention weights: queries in rows, keys in columns; purple: 0 or less, yellow: 1"
     plotting.write(path, plotting.chart({"vconcat": rows, "spacing": 6}, title=title))
 
 
