@@ -21,6 +21,7 @@ def attend_listed(
     visibility: Visibility,
     tile: int,
     first: Array | int = 0,
+    factors: Array | None = None,
 ) -> Array:
     """softmax(q k^T / sqrt(d_k)) v over the keys at positions s -> [B, T, h, d_v].
 
@@ -30,22 +31,25 @@ def attend_listed(
       tile: the number of queries whose keys are gathered at once; the backward pass gathers them
         again.
       first: the position of the first query.
+      factors: [B, T, h, K], by which the weights are multiplied.
     """
     T = q.shape[1]
     k, v = wide(k), wide(v)  # their gradients sum many terms
 
     @jax.checkpoint
-    def attend_tile(q: Array, s: Array, t: Array) -> Array:
+    def attend_tile(q: Array, s: Array, t: Array, factors: Array | None = None) -> Array:
         scores = scaled_products("bthd,bthkd->bthk", q, _take(k, s).astype(q.dtype))
         a = softmax(scores, visibility.allows(t[:, :, None, None], s))
+        a = a if factors is None else a * factors
         return jnp.einsum("bthk,bthkd->bthd", a.astype(q.dtype), _take(v, s).astype(q.dtype))
 
     if tile >= T:
-        return attend_tile(q, s, first + jnp.arange(T)[None])
+        return attend_tile(q, s, first + jnp.arange(T)[None], factors)
     n = -(-T // tile)
-    tiles = [blocks(x, tile, n).swapaxes(0, 1) for x in (q, s)]
+    every = (q, s) if factors is None else (q, s, factors)
+    q, s, *more = (blocks(x, tile, n).swapaxes(0, 1) for x in every)
     t = first + jnp.arange(n * tile).reshape(n, 1, tile)
-    out = jax.lax.map(lambda x: attend_tile(*x), (*tiles, t))
+    out = jax.lax.map(lambda x: attend_tile(*x), (q, s, t, *more))
     return unblock(out.swapaxes(0, 1), T)
 
 
