@@ -1,6 +1,6 @@
 """Which cheap experiment predicts the order of attention mechanisms? From stored results.
 
-    launch/local.sh experiments/decisions.py         10 seconds on one CPU core
+    launch/local.sh experiments/decisions.py         half a minute on one CPU core
 
 This trains nothing. The target is the order of the rows of attention.py at preset demo, by
 perplexity on dev and by BLEU on test. A cheap experiment is a run that is stopped early, by its
