@@ -195,7 +195,8 @@ def measure_table3(hour, demo, multi30k):
     Args:
       hour, demo, multi30k: the rows of Table 3 at these presets.
     """
-    early, NLL, BLEU = stopped_early(hour), *scores_of(hour, "PPL", "BLEU")
+    NLL, BLEU = scores_of(hour, "PPL", "BLEU")
+    early = stopped_early(hour)
     narrow, text = (apart(stopped_early(lines)[-1]) for lines in (demo, multi30k))
     narrow = narrow._replace(name="preset demo (half as wide), PPL")
     flops = early[-1].flops

@@ -16,28 +16,16 @@ downloaded.
 
 from typing import Any
 
-from t2t_jax.evaluation import bleu
-from t2t_jax.evaluation.metrics import metric
 from t2t_jax.recipes import RECIPES
 from t2t_jax.study import Row, study
 
-METRICS = "PPL,BLEU,BLEU lc,BLEU lc tok"
+METRICS = "PPL,BLEU,BLEU lowercased,BLEU Moses"
 OPTIONS: dict[str, Any] = dict(
     columns="vocabulary batch_tokens P_drop peak_lr steps",
     split="test",
     V=9717,
     base=dict(dtype="float32"),  # also on a GPU
 )
-
-
-@metric("BLEU lc", "13a, lowercased", bleu.of_sums, key="bleu_lc")
-def lowercased(hypotheses, references, _):
-    return bleu.sentence_statistics(hypotheses, references, lowercase=True)
-
-
-@metric("BLEU lc tok", "Moses tokens of lowercased text", bleu.of_sums, key="bleu_moses_lc")
-def tokenised(hypotheses, references, sources):
-    return bleu.moses(hypotheses, references, language="de")
 
 
 def recipe(name):
