@@ -61,14 +61,14 @@ def mechanism(name: str, about: str = "", **fields: Any) -> Decorator:
                     f"{' and '.join(missing)} itself (`t2t-jax help mechanism`)."
                 )
         else:
-            roles = {} if "roles" in fields else registry.IN_ONE_SEQUENCE
-            across = "cross" in fields.get("roles", ())
-            if across and not implementation(**fields.get("options", {})).near_only:
+            options = fields.get("options", {})
+            why = {"why": ""} if "roles" in fields else {}
+            declared = registry.pattern(implementation, options) | why | fields
+            if "cross" in declared["roles"] and not implementation(**options).near_only:
                 raise UsageError(
                     f"pattern {name!r} has kept keys, multiples, random blocks or rows, which "
                     "cross-attention cannot decode: declare it without the role cross."
                 )
-            declared = {"products": lambda o, s: implementation(**o).products(s)} | roles | fields
         entry = lambda where: registry.Entry(**declared | dict(where=where, about=about))  # noqa: E731
         return _adding("attention", name, entry)(implementation)
 

@@ -165,32 +165,8 @@ class Axis(NamedTuple):
         scale = kind | {"domain": [self.low, self.high], "nice": False}
         prefixed = self.high >= 10_000 and self.low >= 0.1  # 20k; 0.01 would be 10m
         ticks: Spec = {"tickCount": 5, "format": ".3~s" if prefixed else ".6~g"}
-        if self.log:
-            ticks |= {"values": self.ticks()}
-        if self.symlog:
-            unit = 10.0 ** round(math.log10(self.symlog))
-            sizes = [unit * x for x in (1, 3, 10, 30, 100, 300)]
-            both = [*(-x for x in reversed(sizes)), 0, *sizes]
-            inside = [x for x in both if self.low <= x <= self.high]
-            ticks |= {"values": inside, "labelOverlap": "greedy"}
         return {"field": field or self.field, "type": "quantitative", "title": self.title,
                 "scale": scale, "axis": {**ticks, **self.properties}}  # fmt: skip
-
-    def ticks(self) -> list[float]:
-        """Returns ticks of a logarithmic axis: 1, 2 and 5 (or 3, or 1) times powers of 10.
-
-        A short axis has evenly spaced ticks.
-        """
-        decades = math.log10(self.high / self.low)
-        if decades < 0.7:
-            step = 10 ** math.floor(math.log10((self.high - self.low) / 2))
-            step *= next(x for x in (5, 2, 1) if (self.high - self.low) / (x * step) >= 2)
-            multiples = np.arange(math.ceil(self.low / step), self.high / step)
-            return [float(f"{x:.6g}") for x in step * multiples]
-        factors = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,)
-        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        every = [factor * 10.0**power for power in powers for factor in factors]
-        return [x for x in every if self.low <= x <= self.high]
 
     def pixels(self, values: Any, length: float) -> np.ndarray:
         """Returns the distance of values from the lower end of an axis of a length in pixels."""

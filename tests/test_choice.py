@@ -1,5 +1,6 @@
 """Choosing and sorting rows on the page of a study, in a browser."""
 
+import json
 from urllib.parse import unquote
 
 import pytest
@@ -136,8 +137,8 @@ def test_tables_and_charts_are_downloaded(path, study):
         assert download.value.suggested_filename == "attention-demo-learning.png"
     assert content.startswith(b"\x89PNG")
     assert len(content) > 10_000
-    csv = unquote(files["attention-demo.csv"].split(",", 1)[1]).splitlines()
-    assert len(csv) == 1 + ROWS * 3
+    records = json.loads(unquote(files["attention-demo.json"].split(",", 1)[1]))
+    assert [len(x["runs"]) for x in records] == [3] * ROWS
     tex = unquote(files["attention-demo.tex"].split(",", 1)[1])
     assert tex == formats.render([study], "latex")
 

@@ -162,7 +162,7 @@ def test_columns_are_chosen():
 def test_unknown_columns_are_refused(refused):
     words = ["table", "table3", "--store", stored.DEMO, "--rows", "E", "--columns"]
     refused([*words, "h,d_modle"], "did you mean 'd_model'")
-    refused([*words, "h", "--format", "csv"], "leave out --columns")
+    refused([*words, "h", "--format", "json"], "leave out --columns")
 
 
 PAGE = r"""\documentclass[twocolumn]{article}

@@ -263,8 +263,25 @@ def test_a_pattern_that_cross_attention_cannot_decode_is_refused(files):
     everywhere = dict(roles=("encoder", "decoder", "cross"), options=dict(w=3))
     mechanism("near", **everywhere)(reach.local)
     assert replace(Config(), cross_attention="near").model.cross_attention == "near"
+    mechanism("near", **everywhere | dict(roles=("decoder",)))(reach.local)
+    with pytest.raises(UsageError, match="near cannot be encoder_attention: use one of"):
+        replace(Config(), encoder_attention="near")
     with pytest.raises(UsageError, match=r"'sinks' has kept keys, .* without the role cross"):
         mechanism("sinks", **everywhere)(lambda w: reach.streaming(w, 4))
+
+
+def test_a_pattern_with_first_keys_is_not_for_documents(files):
+    within = dict(architecture="decoder", corpus="documents", document_attention="within")
+    recurring = reach.sparse_fixed, dict(l=8, c=2)
+    for function, options in (
+        (reach.local, dict(w=8)),
+        recurring,
+        (reach.streaming, dict(w=8, g=4)),
+    ):
+        mechanism("sinks", options=options)(function)
+        assert ("documents" in MECHANISMS["sinks"].supports) == ("g" not in options)
+    with pytest.raises(UsageError, match="decoder_attention=sinks cannot be combined"):
+        replace(Config(), **within, decoder_attention="sinks")
 
 
 def test_positions_with_a_bias_beside_their_encoding_are_not_exported(files):

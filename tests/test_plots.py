@@ -186,19 +186,6 @@ def test_labels_stay_beside_the_panel_and_do_not_overlap():
     )
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0.9, 30, [1, 3, 10, 30]),
-        (3, 60, [5, 10, 20, 50]),
-        (2.1, 4.4, [3, 4]),
-        (1e5, 1e9, [1e5, 1e6, 1e7, 1e8, 1e9]),
-    ],
-)
-def test_ticks_of_a_logarithmic_axis_are_round(low, high, ticks):
-    assert plotting.Axis("x", None, low, high, log=True).ticks() == ticks
-
-
 def test_a_scale_places_its_ends_at_those_of_the_axis():
     values = [3.0, np.nan, 48.0, np.inf, -1.0, 12.0]
     scale = plotting.Axis.over("x", "X", values, log=True)

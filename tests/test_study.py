@@ -1,9 +1,7 @@
 """A study as a person runs it: shared out, killed, repeated, and its table."""
 
-import csv
 import dataclasses
 import html
-import io
 import json
 import lzma
 import os
@@ -80,8 +78,8 @@ def numbers(table):
     """A function that returns row, seed, perplexity and BLEU of every run of a store."""
 
     def read(home):
-        lines = csv.DictReader(io.StringIO(table(home, "--format", "csv")))
-        return {(x["row"], x["seed"]): (x["PPL"], x["BLEU"]) for x in lines}
+        rows = json.loads(table(home, "--format", "json"))
+        return {(x["row"], r["seed"]): (r["PPL"], r["BLEU"]) for x in rows for r in x["runs"]}
 
     return read
 
@@ -139,8 +137,8 @@ def test_the_table_is_that_of_the_runs(grid, table):
 
 
 def test_a_table_without_flags_has_the_settings_of_run(grid, call, table):
-    asked = table(grid, "--format", "csv")
-    out, err = call("table", "table3", "--store", grid, "--format", "csv")
+    asked = table(grid, "--format", "json")
+    out, err = call("table", "table3", "--store", grid, "--format", "json")
     assert out == asked
     assert f" --steps {STEPS} " in err
     assert len(list((grid / "studies").iterdir())) == 1  # which workers did not add to
@@ -161,8 +159,6 @@ def test_metrics_are_computed_from_the_translations_of_finished_runs(grid, run_w
     text = table(grid, *form, "text", *cache)
     assert text.index("BLEU") < text.index("chrF2") < text.index("PPL")
     assert "chrF2 on dev: nrefs:1|case:mixed|" in text
-    lines = table(grid, *form, "csv", *cache).splitlines()
-    assert lines[0].startswith("row,seed,BLEU,chrF2,PPL,parameters")
     assert {p: p.stat().st_mtime_ns for p in results(grid).values()} == before
 
 
@@ -457,11 +453,11 @@ def test_a_run_serves_every_study_that_shares_its_config(
     assert "is trained, but not scored on test: `run` scores it" in call("table", *table).out
     out = call("run", *table, *run).out
     assert "not scored" not in out.split("seed 1")[0]
-    both = call("table", *table, "--metrics", "BLEU,BLEU@dev", "--format", "csv").out.splitlines()
-    header, of_base, *_ = (line.split(",") for line in both)
+    both = call("table", *table, "--metrics", "BLEU,BLEU@dev", "--format", "json")
+    of_base = json.loads(both.out)[0]["runs"][0]
     scores = json.loads((base / "result.json").read_text())["scores"]
     for name, split in (("BLEU", "test"), ("BLEU@dev", "dev")):
-        assert float(of_base[header.index(name)]) == scores[split]["bleu"]["score"]
+        assert of_base[name] == scores[split]["bleu"]["score"]
     refused(["run", *table, *run, "--metrics", "BLEU@dve"], "did you mean 'dev'?")
     assert (base / "metrics.jsonl").stat().st_mtime_ns == trained
     assert len(results(home)) == 2 * ROWS

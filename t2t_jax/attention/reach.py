@@ -69,6 +69,12 @@ class Reach:
         """Whether a query sees keys of its window alone."""
         return not (self.kept or self.stride or self.r or self.rows)
 
+    @property
+    def in_documents(self) -> bool:
+        """Whether it can be confined to a document, with neither first keys nor random blocks."""
+        first = self.kept and not self.kept(_LONG + np.arange(1 << 12)).any()
+        return not (first or self.r or self.rows)
+
     def _sees_beyond(self) -> bool:
         """Whether a query sees a key outside the window that is neither kept nor a multiple."""
         far, size = self.window * self.parts, max(self.block, self.parts)

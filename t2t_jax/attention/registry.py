@@ -74,18 +74,20 @@ _DELTA = _MEMORY | dict(
 )
 
 
-# Not for documents: the first keys of a sequence are keys of its first document.
-_FIRST: dict[str, Any] = dict(supports=tuple(x for x in Entry.supports if x != "documents"))
+def pattern(function: Callable[..., reach.Reach], options: Options) -> dict[str, Any]:
+    """What a function of the options that returns a `Reach` says of its entry."""
+    left_out = () if function(**options).in_documents else ("documents",)
+    return IN_ONE_SEQUENCE | dict(
+        products=lambda o, s: function(**o).products(s),
+        options=options,
+        supports=tuple(x for x in Entry.supports if x not in left_out),
+    )
 
 
-def _pattern(name: str, about: str, options: Options, cross: bool = False, **rest: Any) -> Entry:
-    """The entry of a function of `reach.py`, which says what the pattern costs."""
-
-    def products(o: Options, s: Shape) -> Number:
-        return getattr(reach, name)(**o).products(s)
-
-    roles = {} if cross else IN_ONE_SEQUENCE
-    return Entry(f"reach:{name}", about, products, options, **roles, **rest)
+def _pattern(name: str, about: str, options: Options, **rest: Any) -> Entry:
+    """The entry of a function of `reach.py`."""
+    made = pattern(getattr(reach, name), options)
+    return Entry(f"reach:{name}", about, **made | rest)
 
 
 def _additive(o: Options, s: Shape) -> Number:
@@ -197,7 +199,7 @@ MECHANISMS: dict[str, Entry] = {
         "local",
         "keys within distance w; as cross-attention, local-m (Luong et al. 2015)",
         dict(w=16),
-        cross=True,
+        roles=ALL,
     ),
     "local_p": Entry(
         "local:LocalPredictive",
@@ -209,16 +211,11 @@ MECHANISMS: dict[str, Entry] = {
         why="it predicts a position in another sequence",
         supports=(),
     ),
-    "dilated": _pattern("dilated", "keys at distances 0, r, ..., w r", dict(w=8, r=2), cross=True),
+    "dilated": _pattern("dilated", "keys at distances 0, r, ..., w r", dict(w=8, r=2), roles=ALL),
     "block_local": _pattern("block_local", "the query's own block of b keys", dict(b=16)),
-    "streaming": _pattern(
-        "streaming", "keys within distance w, and the first g", dict(w=16, g=4), **_FIRST
-    ),
+    "streaming": _pattern("streaming", "keys within distance w, and the first g", dict(w=16, g=4)),
     "longformer": _pattern(
-        "longformer",
-        "streaming, where the first g queries also see every key",
-        dict(w=16, g=1),
-        **_FIRST,
+        "longformer", "streaming, where the first g queries also see every key", dict(w=16, g=1)
     ),
     "sparse_strided": _pattern(
         "sparse_strided", "keys within distance l, and at multiples of l", dict(l=8)
@@ -230,16 +227,12 @@ MECHANISMS: dict[str, Entry] = {
         at_most=dict(c="l"),
     ),
     "sparse_random": _pattern(
-        "bigbird",
-        "blocks of b: the neighbours, the first, and r at random",
-        dict(b=4, r=2, seed=0),
-        **_FIRST,
+        "bigbird", "blocks of b: the neighbours, the first, and r at random", dict(b=4, r=2, seed=0)
     ),
     "bigbird": _pattern(
         "bigbird",
         "blocks of b: w on either side, the first g, and r at random",
         dict(b=4, w=1, g=1, r=2, seed=0),
-        **_FIRST,
     ),
     "block_select": Entry(
         "gathered:BlockSelect",

@@ -121,7 +121,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     # table, results, report, publish
     "--format:table": dict(
-        choices="text md latex csv json".split(), default="text", help="format of the table [text]"
+        choices="text md latex json".split(), default="text", help="format of the table [text]"
     ),
     "--columns": dict(
         type=lambda text: tuple(name.strip() for name in text.split(",")),

@@ -137,7 +137,7 @@ def _of_function(data: Data, corpus: Corpus, function: Callable[..., Any]) -> Ra
 def _encoded(name: str, split: str, item: Sequence[Any]) -> Raw:
     """A pair of texts, perhaps with a mapping of annotations, as bytes; or a document."""
     if CORPORA[name].documents and isinstance(item, str):
-        return Raw(b"", _bytes(item), document=True)
+        return Raw(b"", item.encode(errors="surrogatepass"), document=True)
     texts, extra = item[:2], item[2] if len(item) == 3 else None
     if [*map(type, texts)] != [str, str] or len(item) > 3 or not isinstance(extra, Mapping | None):
         raise UsageError(
@@ -149,9 +149,5 @@ def _encoded(name: str, split: str, item: Sequence[Any]) -> Raw:
             f"corpus {name} yields a text of several lines in {split}, {item!r}: yield one "
             "line, as translations and references are files of lines."
         )
-    return Raw(_bytes(texts[0]), _bytes(texts[1]), extra)
-
-
-def _bytes(text: str) -> bytes:
-    """UTF-8, unless the text has surrogates, which later count as what is not UTF-8."""
-    return text.encode(errors="surrogatepass")
+    source, target = (text.encode(errors="surrogatepass") for text in texts)  # or not UTF-8
+    return Raw(source, target, extra)

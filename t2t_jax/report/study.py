@@ -27,7 +27,7 @@ from t2t_jax.study.statistics import LEVEL
 from t2t_jax.study.typeset import Cell, Table
 
 DOWNLOADS = (
-    ("csv", "csv", "every run, as CSV"),
+    ("json", "json", "every row and run, as JSON"),
     ("latex", "tex", "the table, as LaTeX"),
     ("md", "md", "as Markdown"),
 )

@@ -1,4 +1,4 @@
-"""The results of one or several studies in each format: text, Markdown, LaTeX, CSV and JSON.
+"""The results of one or several studies in each format: text, Markdown, LaTeX and JSON.
 
 Each study in each store has tables of its own: rows are compared only with rows of the same table.
 """
@@ -11,14 +11,13 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.files import finite
-from t2t_jax.runs import results
 from t2t_jax.study import tables
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.comparison import paper_value
 from t2t_jax.study.declaration import PAPER
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex
-from t2t_jax.study.typeset import Table, as_csv, as_markdown, as_text
+from t2t_jax.study.typeset import Table, as_markdown, as_text
 
 Part = tuple[Grid, Sequence[RowResult]]
 TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
@@ -26,8 +25,7 @@ TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
     "md": lambda table, _: as_markdown(table),
     "latex": as_latex,
 }
-FORMATS = (*TYPESET, "csv", "json")
-_TESTED = "size", "low", "high", "p"  # of the difference from base
+FORMATS = (*TYPESET, "json")
 
 
 def render(
@@ -49,10 +47,11 @@ def render(
     """
     known = [part for part in parts if any(line.runs or line.status for line in part[1])]
     parts = known or parts[:1]
-    if format == "csv":
-        return _csv(parts)
     if format == "json":
-        every = [source | x for part, source in _sources(parts) for x in records(*part)]
+        named = len(parts) > 1  # by its study and store
+        sources = ({"study": x.name, "store": str(x.home)} if named else {} for x, _ in parts)
+        of_parts = zip(sources, parts, strict=True)
+        every = [source | x for source, part in of_parts for x in records(*part)]
         return json.dumps(every, indent=1) + "\n"
     several = len({grid.home for grid, _ in parts}) > 1
     made = list[str]()
@@ -74,30 +73,6 @@ def _brief(table: Table, format: str) -> Table:
     more = len(table.notes) - len(notes)
     hint = f"Notes that are not shown: {more} (--notes shows them)."
     return table._replace(notes=(*notes, *[hint] * (more > 0 and format == "text")))
-
-
-def _sources(parts: Sequence[Part]) -> list[tuple[Part, dict[str, str]]]:
-    """Returns each part with its study and store, which are left out if there is one part."""
-    return [
-        (part, {"study": part[0].name, "store": str(part[0].home)} if len(parts) > 1 else {})
-        for part in parts
-    ]
-
-
-def _csv(parts: Sequence[Part]) -> str:
-    """Returns a line for each run, unrounded; a metric that a study does not have is blank."""
-    lines, names = [], dict[str, None]()
-    for (grid, of_grid), source in _sources(parts):
-        tested = (f"{name}_{x}" for name in grid.scores for x in _TESTED)
-        columns = "row", "seed", *grid.scores, *results.COSTS, *tested
-        names |= dict.fromkeys((*source, *columns, "device", "version", "name", "directory"))
-        for record in records(grid, of_grid):
-            of_row = source | {"row": record["row"]}
-            for name in grid.scores:
-                difference = record[f"{name}_difference"] or {}
-                of_row |= {f"{name}_{x}": difference.get(x) for x in _TESTED}
-            lines += [run | of_row for run in record["runs"]]
-    return as_csv(names, lines)
 
 
 def row_config(c: Config) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 A run that several tables share, of studies or of settings of `run`, has a row for each of them.
 """
 
+import csv
 import datetime
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,6 @@ from t2t_jax.runs import names, provenance, published, results, store
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.formats import row_config
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.typeset import as_csv
 
 Row = dict[str, Any]
 Report = Callable[[str], object]
@@ -173,4 +174,8 @@ def _sorted(rows: list[Row]) -> list[Row]:
 
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Writes rows as CSV; the curves of runs that have taken no step are a line of names."""
-    files.write(path, as_csv(rows[0] if rows else NAMES, rows))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0] if rows else NAMES), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    files.write(path, out.getvalue())

@@ -1,10 +1,8 @@
 """Tables typeset as text and Markdown, which escape texts here; `study.latex` typesets LaTeX."""
 
-import csv
-import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 
 class Cell(str):
@@ -48,15 +46,6 @@ def table(
         tuple(tuple(tuple(Cell(x[i]) for i in kept) for x in group) for group in groups),
         tuple(notes),
     )
-
-
-def as_csv(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Returns a line for each row with the values of these names; what a row lacks is blank."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(names), extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
 
 
 def extends(line: Sequence[str]) -> bool:
