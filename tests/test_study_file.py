@@ -319,7 +319,7 @@ def test_a_pattern_of_a_file_is_refused_between_two_sequences(tmp_path, refused)
         "from t2t_jax.attention.reach import Reach\n"
         "from t2t_jax.study import Row, mechanism, study\n"
         "@mechanism('sinks')\ndef sinks():\n"
-        "    return Reach(lambda t, s: s <= t, window=9, kept=lambda s: s < 4)\n"
+        "    return Reach(lambda t, s: (abs(s - t) <= 9) | (s < 4), window=9, kept=lambda s: s < 4)\n"
         "@study('Sinks', columns='', split='', V=9)\ndef compared():\n"
         "    return [Row('base'), Row('cross', dict(cross_attention='sinks'))]\n"
     )
