@@ -83,7 +83,6 @@ def rows():
 TABLE: dict[str, Any] = dict(
     columns="encoder_attention decoder_attention cross_attention steps",
     split="test",
-    V=41_100,
     metrics=dict(grammar="PPL,BLEU,BLEU@test_long,contrastive"),
 )
 

@@ -99,7 +99,7 @@ lstm = dict(
 
 
 # fmt: off
-@study("Factorised and grouped LSTM", split="test", V=41_100, base=dict(norm_placement="pre"),
+@study("Factorised and grouped LSTM", split="test", base=dict(norm_placement="pre"),
        columns="architecture cell N d_model")
 def factorised():
     return [

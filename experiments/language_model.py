@@ -27,7 +27,7 @@ A:decoder_attention=local:w=64 A:decoder_attention=gated_linear`) take nine minu
 from t2t_jax.study import Row, study
 
 
-@study("Decoder-only and encoder-only models", columns="architecture steps", split="", V=41_100)
+@study("Decoder-only and encoder-only models", columns="architecture steps", split="")
 def language_model():
     return [
         Row("both", {}),
@@ -41,7 +41,6 @@ def language_model():
     "Parts of a language model on documents",
     columns="positions norm feed_forward h_kv d_c decoder_attention",
     split="test",
-    V=37_000,
     base=dict(architecture="decoder", corpus="documents", N=8),
 )
 def language_models():

@@ -25,7 +25,7 @@ def table(corpus, task_options):
     """The arguments of a study of a task."""
     base = dict(corpus=corpus, task_options=task_options)
     base |= dict(vocabulary=36, architecture="decoder", N=4)
-    return dict(columns="positions", split="test", V=36, metrics={corpus: METRICS}, base=base)
+    return dict(columns="positions", split="test", metrics={corpus: METRICS}, base=base)
 
 
 def schemes():

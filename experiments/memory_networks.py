@@ -123,7 +123,7 @@ METRICS = dict(stories="accuracy,accuracy@test1,accuracy@test2,accuracy@test3")
 
 
 # fmt: off
-@study("Memory networks", columns="architecture N", split="dev", V=26, metrics=METRICS,
+@study("Memory networks", columns="architecture N", split="dev", metrics=METRICS,
        base=dict(corpus="stories", vocabulary=26, N=4, steps=200_000))
 def memory_networks():
     return [

@@ -94,7 +94,7 @@ class Mixture(nn.Module):
 
 
 # fmt: off
-@study("Mixtures of experts", split="test", V=41_100, base=dict(norm_placement="pre"),
+@study("Mixtures of experts", split="test", base=dict(norm_placement="pre"),
        columns="feed_forward d_ff")
 def mixture():
     return [

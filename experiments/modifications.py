@@ -23,7 +23,7 @@ GATED = 1344  # about 2/3 of 2,048, and a multiple of the divisors of the preset
 
 
 # fmt: off
-@study("Modifications of the Transformer", split="test", V=41_100, base=dict(norm_placement="pre"),
+@study("Modifications of the Transformer", split="test", base=dict(norm_placement="pre"),
        columns="norm_placement norm qk_norm feed_forward d_ff positions")
 def modifications():
     return [
@@ -44,7 +44,7 @@ def modifications():
     ]
 
 
-@study("Simpler and bounded Transformers", split="test", V=41_100, base=dict(norm_placement="pre"),
+@study("Simpler and bounded Transformers", split="test", base=dict(norm_placement="pre"),
        columns="norm_placement norm feed_forward embeddings logit_cap z_loss")
 def simplifications():
     return [

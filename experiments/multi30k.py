@@ -23,7 +23,6 @@ METRICS = "PPL,BLEU,BLEU lowercased,BLEU Moses"
 OPTIONS: dict[str, Any] = dict(
     columns="vocabulary batch_tokens P_drop peak_lr steps",
     split="test",
-    V=9717,
     base=dict(dtype="float32"),  # also on a GPU
 )
 

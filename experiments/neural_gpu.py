@@ -119,7 +119,7 @@ class NeuralGPU(Model):
 
 
 # fmt: off
-@study("Active memory", columns="architecture positions", split="test", V=9,
+@study("Active memory", columns="architecture positions", split="test",
        base=dict(corpus="reverse", task_options="length=8", vocabulary=9, N=4),
        metrics=dict.fromkeys(("reverse", "copy", "addition"), METRICS))
 def neural_gpu():

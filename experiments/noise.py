@@ -48,7 +48,6 @@ COLUMNS = *(f"{x}_attention" for x in EVERYWHERE), *(f"{x}_offset" for x in SOUR
     "Sources of noise",
     columns=" ".join(COLUMNS),
     split="test",
-    V=41_100,
     metrics=dict(grammar="PPL,BLEU"),
 )
 def noise():

@@ -59,7 +59,7 @@ def wsd(step, warmup, steps):
 
 
 # fmt: off
-@study("Optimizers and schedules", split="test", V=41_100, base=dict(norm_placement="pre"),
+@study("Optimizers and schedules", split="test", base=dict(norm_placement="pre"),
        columns="optimizer weight_decay clip_norm schedule",
        sweep=dict(lr_scale=[0.02, 0.06, 0.2, 0.6, 2, 6]))
 def optimizers():

@@ -30,8 +30,6 @@ the value that follows the key, as in the induction heads of Olsson et al. (2022
 layers with relative positions reach 99.8%, and one layer at most 52%.
 """
 
-from typing import Any
-
 from t2t_jax.study import Row, cross, study
 
 SOFTMAX = "scaled_dot_product"
@@ -50,7 +48,6 @@ MEMORIES = (
 )
 BOTH = {"softmax": SOFTMAX, "linear": "linear", "gated linear": "gated_linear", "delta": "delta"}
 CONVOLUTIONS = dict(d_k=64, decoder_conv=4)  # in both layers, in place of the window
-TABLE: dict[str, Any] = dict(split="test", V=36)
 
 
 def task(keys, length, **fields):
@@ -76,7 +73,7 @@ ONE_HEAD = dict(d_model=512, d_ff=1024, h=1, d_v=256)
     "Associative recall by mechanism and state",
     columns="decoder_attention d_k decoder_conv",
     base=task(8, 40, N=4, positions="none", **ONE_HEAD, **second(SOFTMAX)),
-    **TABLE,
+    split="test",
 )
 def recall():
     return [
@@ -93,7 +90,7 @@ def recall():
     "Hybrids of attention mechanisms by layer",
     columns="decoder_attention",
     base=task(8, 40, N=8, d_k=128, **ONE_HEAD),
-    **TABLE,
+    split="test",
 )
 def hybrids():
     return [
@@ -111,6 +108,8 @@ def hybrids():
     ]
 
 
-@study("Induction by depth and position scheme", columns="N positions", base=task(4, 24), **TABLE)
+@study(
+    "Induction by depth and position scheme", columns="N positions", base=task(4, 24), split="test"
+)
 def induction():
     return cross(N=[2, 4], positions=["sinusoid", "relative"])

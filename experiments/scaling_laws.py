@@ -35,7 +35,6 @@ HUBER = 1e-3  # the residual of log NLL from which on the loss is linear
     "Widths, tokens and attention mechanisms of language models",
     columns="decoder_attention d_model steps",
     split="test",
-    V=37_000,
     base=dict(architecture="decoder", corpus="documents"),
 )
 def scaling_laws():

@@ -48,11 +48,11 @@ def rows():
 COLUMNS = "architecture N d_model attention_feeding cross_attention average steps"
 
 
-@study("Architectures", columns=COLUMNS, split="test", V=41_100)
+@study("Architectures", columns=COLUMNS, split="test")
 def table2():
     return rows()
 
 
-@study("Architectures at equal FLOPs", columns=COLUMNS, split="test", V=41_100, equal_flops=True)
+@study("Architectures at equal FLOPs", columns=COLUMNS, split="test", equal_flops=True)
 def table2_flops():
     return rows()

@@ -39,7 +39,6 @@ lstm = dict(
     "Constituency parsing",
     columns="architecture N d_model cross_attention steps",
     split="test",
-    V=16_000,
     base=parsing,
 )
 def table4():

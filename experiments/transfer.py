@@ -43,7 +43,6 @@ def complete(layer, x, sublayers, P_drop):
     "Widths and learning rates under the standard parametrization and muP",
     columns="parametrization d_model peak_lr",
     split="",
-    V=41_100,
     base=dict(norm_placement="pre"),
 )
 def transfer():
@@ -60,7 +59,6 @@ def transfer():
     "Depths and learning rates with pre-norm and CompleteP",
     columns="norm_placement N peak_lr",
     split="",
-    V=41_100,
 )
 def transfer_depth():
     return cross(norm_placement=["pre", "complete"], N=[4, 8, 16, 32], peak_lr=RATES)

@@ -166,7 +166,7 @@ def test_a_study_of_documents_compares_likelihoods(files, tmp_path, call):
     """From files to a table; NLL, perplexity and bits per byte are of the same outputs."""
     (tmp_path / "own.py").write_text(
         "from t2t_jax.study import Row, study\n"
-        '@study("Own text", columns="", split="test", V=300,\n'
+        '@study("Own text", columns="", split="test",\n'
         '       base=dict(architecture="decoder", corpus="documents"))\n'
         "def own():\n"
         '    return [Row("base"), Row("local", dict(decoder_attention="local:w=4"))]\n'

@@ -21,7 +21,7 @@ from t2t_jax.terminal import Progress
 from tests import stored, toy
 
 
-@study("What a preset sets", columns="norm_placement schedule warmup beam", split="dev", V=9)
+@study("What a preset sets", columns="norm_placement schedule warmup beam", split="dev")
 def seven():
     return [
         Row("base"),
@@ -249,7 +249,7 @@ def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
     changed = dataclasses.replace(paper, changes=flags, rows=table3.rows[:4])
     assert changed.flags == "corpus text, N 1"
     own = dict(norm_placement="pre", N=4)  # of a study that no paper has
-    mine = study("Mine", columns="d_ff", split="dev", V=99, base=own)(lambda: [Row("base")])
+    mine = study("Mine", columns="d_ff", split="dev", base=own)(lambda: [Row("base")])
     note = notes.scale(Grid(mine, preset("paper"), mine.rows, {}, grid.home))
     assert "N 4 (paper: 6), norm_placement pre (paper: post)" in note
 
@@ -261,7 +261,7 @@ def test_a_table_shows_where_a_row_differs_from_base_without_naming_it(tmp_path)
         own = dict(norm_placement="post", schedule="inverse_sqrt")
         return [Row("base", own), Row("wide", dict(d_ff=4096)), Row("same", own | dict(d_ff=1024))]
 
-    mine = study("Mine", columns="d_ff norm_placement", split="dev", V=99)(rows)
+    mine = study("Mine", columns="d_ff norm_placement", split="dev")(rows)
     grid = Grid(mine, preset("demo"), mine.rows, {}, tmp_path)
     table = tables.quality(grid, stored.compared(grid))
     cells = [[str(cell) for cell in line[:3]] for group in table.groups for line in group]

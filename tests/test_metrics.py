@@ -303,7 +303,7 @@ from t2t_jax.study import Row, metric, study
 @metric("bad", signature="v1")
 def bad(hypotheses, references, sources):
     return [float(x == y) for x, y in zip(hypotheses, references, strict=True)]
-@study("Bad", columns="h", split="test", V=50, base={fields})
+@study("Bad", columns="h", split="test", base={fields})
 def bad_study():
     return [Row("base")]
 """

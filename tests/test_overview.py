@@ -186,9 +186,7 @@ def test_what_failed_before_it_was_a_run_is_listed_with_the_log_of_its_worker(tm
     ],
 )
 def test_what_is_not_there_is_wrong_use(words, tmp_path, refused):
-    text = (
-        'from t2t_jax.study import study\n@study("", columns="", split="", V=9)\ndef empty(): {}\n'
-    )
+    text = 'from t2t_jax.study import study\n@study("", columns="", split="")\ndef empty(): {}\n'
     (tmp_path / "empty.py").write_text(text.format("return []"))
     refused(words.format(tmp_path, demo=stored.DEMO).split())
 

@@ -21,7 +21,7 @@ ROW = "E:positions=learned"
 DEPTH = """
 from t2t_jax.study import Row, study
 
-@study("Depth", columns="N", split="dev", V=37_000)
+@study("Depth", columns="N", split="dev")
 def depth():
     return [Row("base")]
 """

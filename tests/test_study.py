@@ -590,7 +590,7 @@ def test_a_pseudo_perplexity_is_not_compared_with_a_perplexity():
 
 def test_a_name_of_several_lines_is_refused(tmp_path, refused):
     rows = 'return [Row("base"), Row("two\\nlines", dict(h=4))]'
-    lines = ["from t2t_jax.study import Row, study", '@study("S", columns="h", split="dev", V=9)']
+    lines = ["from t2t_jax.study import Row, study", '@study("S", columns="h", split="dev")']
     (tmp_path / "s.py").write_text("\n".join([*lines, "def s():", f"    {rows}", ""]))
     refused(["run", tmp_path / "s.py"], "write its name on one line")
 

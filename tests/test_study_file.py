@@ -57,7 +57,7 @@ def reversal(split):
 
 
 @study(
-    "Cosine attention", columns="", split="dev", V=9, sweep=dict(lr_scale=[0.5, 1]),
+    "Cosine attention", columns="", split="dev", sweep=dict(lr_scale=[0.5, 1]),
     base=dict(corpus="reversal", vocabulary=14),
 )
 def angles():
@@ -295,7 +295,7 @@ BAD = {
     "import random": ("import randon", "No module named 'randon', line 2)"),
     'mechanism("angle"': ('mechanism("additive"', "attention 'additive' exists in the package"),
     'corpus("reversal"': ('corpus("text"', "corpus 'text' exists in the package"),
-    "V=9": ("V=9, bse=1", "unexpected keyword argument 'bse'"),
+    'split="dev"': ('split="dev", bse=1', "unexpected keyword argument 'bse'"),
     "encoder_attention=": ("encoder_atention=", ", line 30: there is no config field"),
     "lr_scale=[0.5, 1]": ("lr_scale=[1, 1.0]", "list different values of lr_scale"),
     "lr_scale=": ("seed=", "seed cannot be swept"),
@@ -320,7 +320,7 @@ def test_a_pattern_of_a_file_is_refused_between_two_sequences(tmp_path, refused)
         "from t2t_jax.study import Row, mechanism, study\n"
         "@mechanism('sinks')\ndef sinks():\n"
         "    return Reach(lambda t, s: (abs(s - t) <= 9) | (s < 4), window=9, kept=lambda s: s < 4)\n"
-        "@study('Sinks', columns='', split='', V=9)\ndef compared():\n"
+        "@study('Sinks', columns='', split='')\ndef compared():\n"
         "    return [Row('base'), Row('cross', dict(cross_attention='sinks'))]\n"
     )
     refused(["run", path], "sinks", "cross", "its pattern relates positions of one sequence")
@@ -331,8 +331,8 @@ def test_a_file_that_is_missing_or_has_several_studies_is_refused(tmp_path, call
     path = tmp_path / "two.py"
     path.write_text(
         "from t2t_jax.study import Row, study\n"
-        "@study('One', columns='', split='', V=9)\ndef one(): return [Row('base')]\n"
-        "@study('Two', columns='', split='', V=9)\ndef two(): return [Row('first')]\n"
+        "@study('One', columns='', split='')\ndef one(): return [Row('base')]\n"
+        "@study('Two', columns='', split='')\ndef two(): return [Row('first')]\n"
     )
     refused(["list", path], f"name one of them, {path}:one or {path}:two")
     assert call("list", f"{path}:two").out == "first\n"

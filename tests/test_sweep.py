@@ -23,7 +23,7 @@ from t2t_jax.study.presets import preset
 from tests import stored, toy
 
 
-@study("Two rows", columns="P_drop", split="", V=9)
+@study("Two rows", columns="P_drop", split="")
 def two():
     return [Row("base", {}, dict(PPL=5.0)), Row("D", dict(P_drop=0.2), dict(PPL=6.0))]
 
@@ -140,7 +140,7 @@ def test_trials_have_a_seed_of_their_own_and_the_chosen_values_all_others(grid, 
     assert sorted(found) == sorted((*pair, seed) for pair in expected for seed in (0, 1))
 
 
-@study("Rows that are all equal at all values", columns="P_drop", split="", V=9)
+@study("Rows that are all equal at all values", columns="P_drop", split="")
 def flat():
     return [Row("base"), *(Row("D", dict(P_drop=i / 100)) for i in range(1, 41) if i != 10)]
 

@@ -66,7 +66,6 @@ class Study:
       columns: config fields that have a column of their own.
       rows: the first is base, with which the others are compared.
       split: the split that BLEU, F1 or accuracy is measured on; empty if only perplexity is.
-      V: the vocabulary size for counting parameters at the paper's scale.
       equal_flops: whether each row has as many steps as the training FLOPs of base allow, with
         sentences of the preset's `length`; the warm-up has the same steps in every row.
       base: config fields in which this table's base differs from Table 3's; a preset may replace
@@ -81,7 +80,6 @@ class Study:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     split: str
-    V: int
     equal_flops: bool = False
     base: Mapping[str, Any] = field(default_factory=dict)
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -94,16 +92,17 @@ class Study:
 
 
 def study(
-    title: str, *, columns: str, split: str, V: int, **options: Any
+    title: str, *, columns: str, split: str, V: int = 0, **options: Any
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
     """Returns a decorator that makes a function a study: its name, with the rows that it returns.
 
     See `Study` for the arguments; `options` are `equal_flops`, `base`, `sweep` and `metrics`.
+    `V` has no effect; files for older code give it.
     """
 
     def make(rows: Callable[[], Sequence[Row]]) -> Study:
         fields, returned = tuple(columns.split()), tuple(rows() or ())
-        made = Study(rows.__name__, title, fields, returned, split, V, **options)
+        made = Study(rows.__name__, title, fields, returned, split, **options)
         _check(made)
         return made
 
