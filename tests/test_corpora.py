@@ -334,12 +334,14 @@ def zstandard(data):
     return pyarrow.compress(data, "zstd", asbytes=True)
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2", ".zst"])
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard])
-def test_a_compressed_file_is_known_by_its_content(texts, tmp_path, compress, suffix):
+COMPRESSED = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress, ".zst": zstandard}
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_a_compressed_file_is_known_by_its_suffix(texts, tmp_path, suffix):
     before = prepare(request(texts), tmp_path / "cache", quiet)
     path = Path(f"{texts['dev'][0]}.de")
-    data = path.read_bytes()
+    data, compress = path.read_bytes(), COMPRESSED[suffix]
     path.unlink()
     path.with_name(path.name + suffix).write_bytes(compress(data))
     after = prepare(request(texts), tmp_path / "cache", quiet)
@@ -365,8 +367,7 @@ def test_a_damaged_gzip_is_refused(texts, tmp_path, damage):
             "flipped": data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :],
         }[damage]
     )
-    reason = "is not compressed" if damage == "not gzip" else "is not a whole gz file"
-    assert f"{path} {reason}" in refused(request(texts), tmp_path / "c")
+    assert f"{path} is not a whole .gz file" in refused(request(texts), tmp_path / "c")
 
 
 @pytest.mark.parametrize(
