@@ -31,6 +31,7 @@ MODELS = {
         cross_attention="differential:lambda_init=0.25",
     ),
     "learned": dict(HEADS, N=1, positions="learned"),
+    "masked": dict(HEADS, N=1, architecture="encoder"),
     "native": dict(HEADS, N=1, decoder_attention="native_sparse"),
     "luong": dict(
         N=1, architecture="recurrent", attention_feeding="output", cross_attention="additive"
@@ -70,7 +71,7 @@ def maps_of_both(name):
     [
         pytest.param(n, marks=[pytest.mark.full] * (n in ("relative", "bahdanau", "coverage")))
         for n in MODELS
-        if n not in ("differential", "memory", "native")
+        if n not in ("differential", "masked", "memory", "native")
     ],
 )
 def test_every_layer_has_normalised_weights_within_its_mask(name):
@@ -165,7 +166,9 @@ def test_weights_do_not_depend_on_other_sentences_of_the_batch():
         np.testing.assert_allclose(a.weights, b.weights, rtol=1e-5, atol=1e-7)
 
 
-def test_a_mechanism_without_weights_is_refused():
+def test_a_model_without_weights_is_refused():
+    with pytest.raises(UsageError, match="a masked language model does not read"):
+        attention_maps(*make("masked"), SOURCES, TARGETS)
     with pytest.raises(UsageError, match="NativeSparse has no attention weights"):
         maps_of_both("native")
 

@@ -904,5 +904,5 @@ def test_more_positions_than_a_mechanism_has_weights_for_are_refused():
     q, k, v = draw("linformer", 3, 5)
     mechanism = build("linformer:n=4,k=2")
     variables = mechanism.init(jax.random.key(0), q, q, q, Visibility())
-    with pytest.raises(UsageError, match=r"n=4 projects at most 4 .* has 5: set n"):
+    with pytest.raises(UsageError, match=r"n=4 projects at most 4 .* has 5: shorten it, or train"):
         mechanism.apply(variables, q, k, v, Visibility())

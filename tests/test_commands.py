@@ -16,12 +16,12 @@ import pytest
 import sentencepiece
 from sacrebleu.metrics import TER
 
-from t2t_jax import config
+from t2t_jax import config, files
 from t2t_jax.cli import main
 from t2t_jax.commands.shared import cache_programs
 from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
-from t2t_jax.runs import execution
+from t2t_jax.runs import execution, store
 from t2t_jax.runs.loading import load
 from tests import stored, toy
 from tests.eight import EIGHT
@@ -75,6 +75,14 @@ def test_a_finished_run_is_not_run_again(copy, words, call):
     assert (copy / "result.json").stat().st_mtime_ns == before
     stored.made_by_other_code(copy)
     assert "today's code computes another step" in call(*words, "--run", copy).err
+    (copy / "programs.json").unlink(missing_ok=True)  # `train` compares its own programs
+    assert "is finished, but today's code computes another step" in call(*words, "--run", copy).err
+    files.write_json(copy / "environment.json", store.read_result(copy)["environment"])
+    (copy / "result.json").unlink()
+    assert "is continued, but today's code computes" in call(*words, "--run", copy).err
+    assert store.read_result(copy)["environment"]["programs"]["step"].startswith(
+        "0" * 12 + ", then"
+    )
 
 
 OTHERS = {
@@ -167,7 +175,7 @@ def test_an_exported_run_translates_as_it_did(run, tmp_path, call, refused):
     c, model, params, vocabulary = load(run)
     lines = ["one two", "five four three two", "one one three"]
     greedy = config.replace(c, beam=1).decoding
-    ours = translate(model, params, lines, vocabulary, greedy, longest=model.limit)
+    ours = translate(model, params, lines, vocabulary, greedy)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(out / "vocabulary.model"))
     translator = ctranslate2.Translator(str(out), compute_type="float32")
     found = translator.translate_batch(pieces.encode(lines, out_type=str), beam_size=1)

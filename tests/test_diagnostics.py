@@ -352,7 +352,7 @@ TINY = dict(
 
 
 @pytest.mark.full
-def test_a_tiny_language_model_solves_copy(tmp_path, capsys):
+def test_a_tiny_language_model_solves_copy(tmp_path, capsys, monkeypatch):
     c, run, cache = config.replace(Config(), **TINY), tmp_path / "run", tmp_path / "cache"
     dataset = open_corpus(c.data, cache, quiet)
     (result,) = execute([(c, run)], dataset, lambda split: split == "test", Progress())
@@ -364,6 +364,15 @@ def test_a_tiny_language_model_solves_copy(tmp_path, capsys):
     score = {line[0]: line[3] for line in lines if line[:1] in (["test"], ["test2x"])}
     assert score["test"] == f"{result['scores']['test']['accuracy']['score']:.1f}"
     assert float(score["test2x"]) < 50
+    (tmp_path / "prompt").write_text("w4 w0 w5 w1\n")
+    with (tmp_path / "prompt").open() as prompt:  # whose end the model reads, as in training
+        monkeypatch.setattr("sys.stdin", prompt)
+        greedy = ["generate", str(run), "--temperature", "0", "--tokens", "6", *store[:2]]
+        assert main(greedy) == 0
+    assert capsys.readouterr().out == "w4 w0 w5 w1 w4 w0 w5 w1\n"
+    for flag, value in (("--temperature", "inf"), ("--temperature", "nan"), ("--top-k", "9" * 12)):
+        assert main(["generate", str(run), flag, value]) == 2
+        assert f"{flag} must be at least" in capsys.readouterr().err
     for words, expected in (
         (["evaluate", str(run), "--beam", "2", *store], "predicted and not decoded"),
         (["evaluate", str(run), "--split", "test3x", *store], "did you mean 'test"),

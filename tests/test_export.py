@@ -1,6 +1,7 @@
 """CTranslate2, an independent decoder, reads the exported weights and translates alike."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -130,8 +131,9 @@ def test_no_existing_file_is_overwritten(tmp_path):
     with pytest.raises(UsageError, match="is not empty"):
         exported(tmp_path / "out")
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="is a file"):
-        exported(tmp_path / "file")
+    for place in (tmp_path / "file", Path(".")):
+        with pytest.raises(UsageError, match="cannot become a new directory"):
+            exported(place)
     with pytest.raises(RunError, match="cannot write"):
         exported(tmp_path / "file" / "out")
     assert {p.name for p in tmp_path.iterdir()} == {"out", "file"}

@@ -29,6 +29,8 @@ def test_a_run_that_was_begun_elsewhere_names_both_environments():
     both = {"jax": "1, then 2", "git": "a", "cores": 2}
     programs = {"step": "s, then t", "batches": "b"}
     assert provenance.merged(before, now) == both | {"programs": programs}
+    once = both | {"programs": programs}
+    assert provenance.merged(once, now) == once  # nothing has changed since
     del before["programs"]  # of older code
     assert provenance.merged(before, now) == both
 

@@ -187,6 +187,15 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
+def test_a_run_that_is_moved_aside_never_takes_the_place_of_another(tmp_path):
+    for aside in ("run-0", "run-1", "run-0"):
+        (tmp_path / "run").mkdir()
+        assert claim.move_aside(tmp_path / "run") == tmp_path / "replaced" / aside
+        shutil.rmtree(tmp_path / "replaced" / "run-0")
+        if aside == "run-0":
+            (tmp_path / "replaced" / "run-0").mkdir()
+
+
 def test_a_lock_is_seen_by_who_may_write_and_free_to_who_may_not(tmp_path):
     (tmp_path / "lock").touch()
     assert not claim.is_locked(tmp_path)

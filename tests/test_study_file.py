@@ -191,12 +191,26 @@ def test_changed_code_is_noticed_and_a_changed_comment_is_not(folder, table):
     (folder / "runs" / provenance.MEMORY).unlink()
 
 
-def test_two_files_do_not_share_a_store_with_one_name_for_two_things(folder, cache, call, refused):
+def test_a_run_is_not_used_with_other_code_than_its_own(folder, cache, call, refused):
+    (run,) = (x.parent for x in folder.glob("runs/*/names.txt") if "/angle/" in x.read_text())
+    path = folder.parent / "changed.py"
+    words = "evaluate", run, *cache, "--split", "dev", "--import", path
+    path.write_text(TEXT.replace("EPSILON = 1e-6", "EPSILON = 1e-5"))
+    refused(words, f"{run} was trained with other code than the file {path} has now")
+    forget()
+    path.write_text(TEXT.replace("def angles(", "def other_angles("))  # studies do not count
+    call(*words)
+
+
+def test_a_file_that_gives_a_name_to_something_else_is_noticed(folder, cache, call):
     other = folder / "other.py"
     words = ["run", other, "--task", "1", *ONE, *SMALL, *cache]
     other.write_text(TEXT.replace("EPSILON = 1e-6", "EPSILON = 1e-5"))
     try:
-        refused(words, f"{folder / 'angles.py'} has made angles-demo", "--store")
+        said = call(*words).err
+        assert "this code computes another decoding and likelihood and step in 1 of 1 runs" in said
+        assert "they are kept; --rerun makes them again" in said
+        forget()
         other.write_text(TEXT)  # with the same code, they share their runs
         forget()
         call(*words)
@@ -295,9 +309,15 @@ BAD = {
     "import random": ("import randon", "No module named 'randon', line 2)"),
     'mechanism("angle"': ('mechanism("additive"', "attention 'additive' exists in the package"),
     'corpus("reversal"': ('corpus("text"', "corpus 'text' exists in the package"),
+    'columns=""': ('columns="hh"', "there is no config field 'hh'"),
     'split="dev"': ('split="dev", bse=1', "unexpected keyword argument 'bse'"),
+    "sweep=dict(lr_scale=[0.5, 1])": (
+        'metrics=dict(gramar="PPL")',
+        "metrics of corpus 'gramar': did you mean 'grammar'?",
+    ),
     "encoder_attention=": ("encoder_atention=", ", line 30: there is no config field"),
     "lr_scale=[0.5, 1]": ("lr_scale=[1, 1.0]", "list different values of lr_scale"),
+    "[0.5, 1]": ("0.5", "list different values of lr_scale"),
     "lr_scale=": ("seed=", "seed cannot be swept"),
 }
 
@@ -319,7 +339,7 @@ def test_a_pattern_of_a_file_is_refused_between_two_sequences(tmp_path, refused)
         "from t2t_jax.attention.reach import Reach\n"
         "from t2t_jax.study import Row, mechanism, study\n"
         "@mechanism('sinks')\ndef sinks():\n"
-        "    return Reach(lambda t, s: (abs(s - t) <= 9) | (s < 4), window=9, kept=lambda s: s < 4)\n"
+        "    return Reach(lambda t, s: (abs(s - t) < 9) | (s < 4), 8, kept=lambda s: s < 4)\n"
         "@study('Sinks', columns='', split='')\ndef compared():\n"
         "    return [Row('base'), Row('cross', dict(cross_attention='sinks'))]\n"
     )

@@ -33,6 +33,11 @@ class Letters:
 class Reverse:
     """A model that reverses the source. Its state has the size of a cache."""
 
+    limit = None
+
+    def __init__(self, limit=None):
+        self.limit = limit
+
     def apply(self, variables, *args, method):
         return getattr(self, method)(variables["params"]["scale"], *args)
 
@@ -150,8 +155,8 @@ def test_every_sentence_is_in_exactly_one_batch_and_padded():
 def test_long_lines_are_named_and_cut_to_the_positions(lines, longest, expected):
     """The model was trained on at most 8 subwords."""
     warnings, inputs = [], lines.split()
-    limits = dict(max_length=8, longest=longest, warn=warnings.append)
-    outputs = translate(Reverse(), PARAMS, inputs, Letters(), Decoding(), **limits)
+    limits = dict(max_length=8, warn=warnings.append)
+    outputs = translate(Reverse(longest), PARAMS, inputs, Letters(), Decoding(), **limits)
     assert outputs == [s[: longest and longest - 1][::-1] for s in inputs]
     assert len(warnings) == len(expected)
     for warning, words in zip(warnings, expected, strict=True):
@@ -170,8 +175,10 @@ class HalfEndless(Reverse):
 @pytest.mark.parametrize(("longest", "length"), [(None, 5), (4, 4)])
 def test_translations_without_an_end_are_counted_and_named(longest, length):
     said, inputs = [], ["bc", "ab", "", "ba", "ac"]
-    limits = dict(longest=longest, warn=said.append, first=7)
-    outputs = translate(HalfEndless(), PARAMS, inputs, Letters(), Decoding(max_extra=3), **limits)
+    limits = dict(warn=said.append, first=7)
+    outputs = translate(
+        HalfEndless(longest), PARAMS, inputs, Letters(), Decoding(max_extra=3), **limits
+    )
     assert outputs.cut == [1, 4]
     assert [len(x) for x in outputs] == [2, length, 0, 2, length]
     assert "2 lines (8, 11) of 5: " in said[0]
@@ -197,8 +204,9 @@ def test_the_default_limit_is_raised_for_training_data_that_need_more(max_extra,
 
 def test_lines_within_all_limits_have_no_warning():
     warnings = []
-    limits = dict(longest=11, warn=warnings.append)
-    translate(Reverse(), PARAMS, ["ab", "abcdefg"], Letters(), Decoding(max_extra=3), **limits)
+    decoding = Decoding(max_extra=3)
+    inputs, said = ["ab", "abcdefg"], warnings.append
+    translate(Reverse(11), PARAMS, inputs, Letters(), decoding, warn=said)
     assert not warnings
 
 

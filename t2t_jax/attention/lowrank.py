@@ -46,8 +46,8 @@ class Linformer(Mechanism):
         S = k.shape[1]
         if self.n < S:
             raise UsageError(
-                f"linformer:n={self.n} projects at most {self.n} keys, and a sequence has {S}: set "
-                "n to the greatest length."
+                f"linformer:n={self.n} projects at most {self.n} keys, and a sequence has {S}: "
+                "shorten it, or train with a larger n."
             )
         E, F = (W(k, self.n, self.k)[:, :S] for W in (self.E, self.F))
         return jnp.einsum("hsr,bshd->brhd", E, k), jnp.einsum("hsr,bshd->brhd", F, v)

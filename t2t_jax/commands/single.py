@@ -52,8 +52,9 @@ def translate(arguments: Namespace) -> None:
 def generate(arguments: Namespace) -> None:
     """Continues the lines of standard input, and prints tokens as they are drawn."""
     for name, least in (("temperature", 0), ("top_k", 1), ("top_p", 0), ("tokens", 1)):
-        if getattr(arguments, name) < least:
-            raise UsageError(f"--{name.replace('_', '-')} must be at least {least}.")
+        if not least <= getattr(arguments, name) < 1 << 31:  # false for NaN
+            flag = name.replace("_", "-")
+            raise UsageError(f"--{flag} must be at least {least} and less than 2^31.")
     cache_programs(arguments.cache)
     directory = resolve(arguments.run, arguments.store)
     c, model, params, vocabulary = loading.load(directory, say, translating=False)
@@ -62,16 +63,17 @@ def generate(arguments: Namespace) -> None:
     # A document begins after an end mark; attention within documents sees nothing before it.
     first = [] if c.model.document_attention == "within" else [BOS]
     begin = [*first, EOS] if CORPORA[c.data.corpus].documents else [BOS]
+    end = [EOS] * CORPORA[c.data.corpus].prompts  # the end of a source that is read as a prompt
     choice = sample.Choice(arguments.temperature, arguments.top_k, arguments.top_p)
     for line in itertools.chain.from_iterable(_arriving_lines("standard input", sys.stdin.buffer)):
         ids = vocabulary.encode([line.strip()])[0]
-        if len(begin + ids) + arguments.tokens > (limit := sample.positions(model)):
+        if len(begin + ids + end) + arguments.tokens > (limit := sample.positions(model)):
             raise UsageError(
                 f"the model has {limit:,} positions and the line {len(ids):,} tokens: "
                 "shorten it, or lower --tokens."
             )
         limits = arguments.tokens, arguments.seed, choice
-        drawn, printed = sample.generate(model, params, begin + ids, *limits), ""
+        drawn, printed = sample.generate(model, params, begin + ids + end, *limits), ""
         for tokens in itertools.chain([[]], drawn):
             ids += tokens
             text = vocabulary.decode([ids])[0].rstrip("\ufffd")  # half a character
@@ -185,7 +187,7 @@ def attend(arguments: Namespace) -> None:
 def _translate(
     c: Config, model: Any, params: Any, vocabulary: Any, lines: Sequence[str], first: int = 1
 ) -> list[str]:
-    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, first=first, warn=say)
+    limits: Any = dict(max_length=c.data.max_length, first=first, warn=say)
     return translation.translate(model, params, lines, vocabulary, c.decoding, **limits)
 
 

@@ -46,8 +46,8 @@ def export(
         installed, or the directory is not empty.
       RunError: the directory cannot be written.
     """
-    if directory.is_file():
-        raise UsageError(f"{directory} is a file: choose another --out.")
+    if directory.is_file() or not directory.name:
+        raise UsageError(f"{directory} cannot become a new directory: choose another --out.")
     if directory.exists() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty: choose another --out.")
     content, spec = dict[str, Any]({"vocabulary.model": vocabulary.model}), None
@@ -153,7 +153,7 @@ def _transformers(
     decoding = dict(num_beams=c.decoding.beam) if translates else {}
     decoding["max_length"] = min(length, c.data.max_length + c.decoding.max_extra)
     begin = [] if translates else [BOS, *[EOS] * CORPORA[c.data.corpus].documents]
-    tokens = tokenizer(vocabulary, begin, [EOS] * translates)
+    tokens = tokenizer(vocabulary, begin, [EOS] * (translates or CORPORA[c.data.corpus].prompts))
     content = {
         "config.json": own | {to.positions: length} | options(c.model, name) | ids,
         "generation_config.json": ids | decoding | dict(suppress_tokens=[PAD, BOS]),

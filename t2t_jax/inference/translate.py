@@ -84,7 +84,6 @@ def translate_tokens(
     sentences: Sequence[Sequence[int]] | Ragged,
     decoding: config.Decoding,
     *,
-    longest: int | None = None,
     max_length: int | None = None,
     first: int = 1,
     rule: Any = None,
@@ -99,13 +98,13 @@ def translate_tokens(
       model: hashable, with the model interface (`encode`, `start`, `step`).
       params: the model's parameters, on any devices.
       decoding: beam size, length penalty, and how much longer than its input an output may be.
-      longest: the model's number of positions, EOS included, if it has a limit.
       max_length: length of the longest training sentence, EOS included.
       first: line number of the first sentence.
       rule: the rule that outputs keep, as `output_rule` makes it.
-      warn: called with a message if sentences are longer than either, or translations are cut.
+      warn: called with a message if sentences are longer than that or than the model's positions,
+        or if translations are cut.
     """
-    longest = longest or np.iinfo(np.int32).max
+    longest = model.limit or np.iinfo(np.int32).max
     lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
     _warn_of_long(lengths, longest, max_length or longest, first, warn)
     mesh, compiling = sharding.mesh_of(params), threading.Lock()

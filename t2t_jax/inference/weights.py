@@ -48,8 +48,14 @@ def attention_maps(
 
     Under teacher forcing, row t of a decoder's map belongs to the prediction of target token t, and
     column s to input s; the inputs are BOS and the target without its last token. Sources and
-    targets are token ids, EOS included. Raises UsageError if a mechanism has no weights.
+    targets are token ids, EOS included. Raises UsageError if a mechanism has no weights, or the
+    model is masked.
     """
+    if model.masked:
+        raise UsageError(
+            "a masked language model does not read a shifted target, so it has no maps of teacher "
+            "forcing: give a model of another architecture."
+        )
     # Without kernels, as they do not support the columns that are appended to the values.
     model, out = model.clone(c=replace(model.c, kernels="plain")), []
     for first in range(0, len(sources), _ROWS):

@@ -1,6 +1,7 @@
 """Ownership of a run's directory: which process works on it, and which run it holds."""
 
 import fcntl
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,5 +87,5 @@ def move_aside(directory: Path) -> Path:
     with lock(directory):
         replaced = directory.parent / "replaced"
         make_directory(replaced)
-        count = sum(1 for _ in replaced.glob(f"{directory.name}-*"))
-        return directory.rename(replaced / f"{directory.name}-{count}")
+        paths = (replaced / f"{directory.name}-{i}" for i in itertools.count())
+        return directory.rename(next(path for path in paths if not path.exists()))

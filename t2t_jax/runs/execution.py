@@ -72,19 +72,22 @@ def _claim(
     for c, directory in runs:
         try:
             locks.enter_context(claim.lock(directory))
-            claim.claim(directory, c, facts, context.dataset.vocabulary, context.origin(c))
+            now = context.origin(c)
+            claim.claim(directory, c, facts, context.dataset.vocabulary, now)
         except UsageError as error:
             if isinstance(error, Busy) and directory == runs[0][1]:
                 return {d: error for _, d in runs}  # two processes must not divide a population
             outcomes[directory] = error
             continue
+        changes = provenance.differing(provenance.made_in(directory), now) or []
+        other = f", but today's code computes another {' and '.join(changes)}" * bool(changes)
         if (result := store.read_result(directory, context.progress.say)) is not None:
             outcomes[directory] = result
             if not _missing_splits(context, directory, result):
-                changes = provenance.changes(directory, c, result["environment"]) or []
-                other = f", but today's code computes another {' and '.join(changes)}"
-                line = f"{title(directory)} is finished{other if changes else ''}; remove it to "
-                context.progress.say(f"{line}train it again.")
+                line = f"{title(directory)} is finished{other}; remove it to train it again."
+                context.progress.say(line)
+        elif changes:
+            context.progress.say(f"{title(directory)} is continued{other}.")
     return outcomes
 
 
@@ -192,6 +195,5 @@ def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
     if metrics_of(c.data.corpus)[0].teacher_forced:
         return predict(model, params, sentences, vocabulary, c.data)
     progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
-    limits: Any = dict(longest=model.limit, warn=progress.say)
     decoding = replace(c.decoding, max_extra=context.max_extra)
-    return translate(model, params, sentences.sources, vocabulary, decoding, **limits)
+    return translate(model, params, sentences.sources, vocabulary, decoding, warn=progress.say)

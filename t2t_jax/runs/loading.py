@@ -14,7 +14,7 @@ from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.export import WEIGHTS, read_weights
 from t2t_jax.inference.translate import translate
 from t2t_jax.models import build
-from t2t_jax.runs import published, store
+from t2t_jax.runs import published, store, study_file
 from t2t_jax.runs.context import as_read
 from t2t_jax.runs.names import resolve, title
 from t2t_jax.training import checkpoints, sharding
@@ -48,6 +48,7 @@ def load(
             "where it was trained, with --store, or train it again."
         )
     c = store.read_config(directory)
+    study_file.check_copy(directory, c)
     vocabulary = store.read_vocabulary(directory)
     model = build(c, vocabulary.size)
     if translating and not model.translates:
@@ -118,7 +119,7 @@ def evaluate(
         sources, references = texts
         outputs = Outputs((), references, sources, data=c.data)
     check([*own, *more], outputs, report)
-    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
+    limits: Any = dict(max_length=c.data.max_length, warn=report)
     hypotheses = translate(model, params, outputs.sources, vocabulary, c.decoding, **limits)
     return score(outputs._replace(hypotheses=hypotheses), [*own, *more])[0]
 

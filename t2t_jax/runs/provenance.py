@@ -60,7 +60,11 @@ def merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 def _both(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     texts = {name: x for name, x in now.items() if not isinstance(x, dict)}
-    return {n: x if before.get(n, x) == x else f"{before[n]}, then {x}" for n, x in texts.items()}
+    last = {name: str(before.get(name, x)).split(", then ")[-1] for name, x in texts.items()}
+    return {
+        name: before.get(name, x) if last[name] == str(x) else f"{before[name]}, then {x}"
+        for name, x in texts.items()
+    }
 
 
 def made_in(directory: Path) -> Mapping[str, Any]:
@@ -72,22 +76,26 @@ def made_in(directory: Path) -> Mapping[str, Any]:
 def changes(directory: Path, c: Config, made: Mapping[str, Any]) -> list[str] | None:
     """Returns the names of a run's programs that today's code does not compute.
 
-    It is None if this is not known: the run has no programs, or it has other versions or another
-    device than the programs that its store remembers, or none are remembered.
+    It is None if this is not known: the store remembers none of today's, or `differing` is None.
     """
     if made.get("source") == source(c):
         return []
-    memory = _remembered(directory.parent)
-    if memory is None:
+    memory = _remembered(directory.parent) or {"programs": {}}
+    today = memory["programs"].get(_key(directory, c))
+    return differing(made, memory["environment"] | {"programs": today}) if today else None
+
+
+def differing(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str] | None:
+    """Returns the names of the programs in which two environments differ.
+
+    It is None if they cannot be compared: their versions or devices differ, or the first has no
+    programs.
+    """
+    devices = ([without_count(str(x.get(name))) for name in _COMPARABLE] for x in (made, now))
+    if "programs" not in made or next(devices) != next(devices):
         return None
-    for name in _COMPARABLE:
-        today, then = (str(x.get(name)) for x in (memory["environment"], made))
-        if without_count(today) != without_count(then):
-            return None
-    kept, today = made.get("programs"), memory["programs"].get(_key(directory, c))
-    if kept is None or today is None:
-        return None
-    return sorted(name for name, x in today.items() if kept.get(name, x) != x)
+    kept = made["programs"]
+    return sorted(name for name, x in now["programs"].items() if kept.get(name, x) != x)
 
 
 def compare(runs: Iterable[tuple[Path, Config]]) -> None:

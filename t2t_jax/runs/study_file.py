@@ -144,10 +144,34 @@ def copy_to(folder: Path, path: Path) -> None:
 
 def load_copy(directory: Path) -> bool:
     """Loads the copy of a study file that a run keeps; returns whether there is one."""
+    if copy := _copy(directory):
+        load(directory / COPY, *copy)
+    return bool(copy)
+
+
+def _copy(directory: Path) -> tuple[str, dict[str, str]] | None:
+    """Returns the texts that `keep_copy` wrote, like `contents`; None if there are none."""
     text = published.read(directory, COPY)
-    if text is not None:
-        load(directory / COPY, text, published.read(directory, MODULES) or {})
-    return text is not None
+    return None if text is None else (text, published.read(directory, MODULES) or {})
+
+
+def check_copy(directory: Path, c: Config) -> None:
+    """Raises an error if a config's loaded study file has other code than the copy of a run."""
+    path, copy = file_of(c), _copy(directory)
+    if path and copy and _parts(*copy) != _parts(*contents(path)):
+        raise UsageError(
+            f"{directory} was trained with other code than the file {path} has now, and one "
+            "process cannot use both: leave out that file."
+        )
+
+
+def _parts(text: str, beside: Mapping[str, str]) -> list[str]:
+    """Returns the statements of a file and of modules beside it, without comments and studies."""
+    texts = [text, *(x for _, x in sorted(beside.items()))]
+    statements = [x for text in texts for x in ast.parse(text).body]
+    decorators = (map(ast.dump, getattr(x, "decorator_list", ())) for x in statements)
+    pairs = zip(statements, decorators, strict=True)
+    return [ast.dump(x) for x, of in pairs if not any("study" in y for y in of)]
 
 
 def _study(where: str) -> str:
