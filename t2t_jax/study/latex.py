@@ -35,9 +35,6 @@ SYMBOLS = {
 _SYMBOL = re.compile(
     r"(\b(?:d_model|d_ff|d_[kvc]|P_drop|eps_ls|[Nh](?==| ×|$))(?!\w)|(?<![\w.\0-])-(?=\d))"
 )
-_GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
-_LATIN = {"Α": "A", "Β": "B", "Ε": "E", "Ζ": "Z", "Η": "H", "Ι": "I", "Κ": "K", "Μ": "M", "Ν": "N",
-          "Ο": "O", "Ρ": "P", "Τ": "T", "Χ": "X", "ο": "o"}  # fmt: skip
 _NUMBER = re.compile(
     r"(?P<whole>[+-]?\d+)(?P<decimals>\.\d+)?(?:e(?P<power>[+-]\d+))?"
     r"(?: ± (?P<deviation>[\d.]+))?(?P<marks>[*†‡]*)"
@@ -109,9 +106,6 @@ def _character(c: str) -> str:
     """Returns a character in TeX; one that pdflatex does not know is written as its code point."""
     if c in _ESCAPED or c.isascii():
         return _ESCAPED.get(c, c)
-    if greek := _GREEK.fullmatch(unicodedata.name(c, "")):
-        name = greek[2].replace("LAMDA", "LAMBDA").lower()
-        return _LATIN.get(c, f"$\\{name if greek[1] == 'SMALL' else name.title()}$")
     compatible = unicodedata.normalize("NFKC", c)
     if compatible.isascii():
         return "".join(map(_character, compatible))
