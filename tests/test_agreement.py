@@ -57,8 +57,8 @@ def run_of(PPL, seed=0, sentences=True):
     return dataclasses.replace(ENTRY.runs[0], seed=seed, result=result, likelihood=likelihood)
 
 
-def agreements(entries):
-    grid = stored.grid()
+def agreements(entries, metrics=()):
+    grid = dataclasses.replace(stored.grid(), metrics=metrics)
     return agreement.agreements(grid, comparison.compare_with_base(grid, entries))
 
 
@@ -143,6 +143,12 @@ def test_tables_without_values_of_the_paper_or_differences_have_no_agreement():
     without = [dataclasses.replace(e, row=dataclasses.replace(e.row, paper={})) for e in lines()]
     assert agreements(without) == []
     base, *others = lines()
+    assert {x.metric for x in agreements(lines(), ("PPL",))} == {"PPL"}
+    other = [dataclasses.replace(run, origins={"vocabulary": "another"}) for run in others[0].runs]
+    found, *_ = agreements([base, dataclasses.replace(others[0], runs=tuple(other)), *others[1:]])
+    assert (
+        len(found.points) == len(PAPER) - 1
+    )  # without a row whose perplexity is of other subwords
     unusual = tuple(dataclasses.replace(run, unusual="data another") for run in base.runs)
     assert agreements([dataclasses.replace(base, runs=unusual), *others]) == []
     equal = [dataclasses.replace(entry, runs=(run_of(2.5),)) for entry in lines()]

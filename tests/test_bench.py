@@ -96,6 +96,13 @@ def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
     assert (tmp_path / "attention.svg").exists()
 
 
+def test_a_mechanism_that_takes_no_steps_is_measured_alone(tmp_path):
+    words = "--lengths", "16", "--mechanisms", "local_p:w=4", "--out", str(tmp_path)
+    assert main(["bench", "attention", *words]) == 0
+    (measured,) = json.loads((tmp_path / "attention.json").read_text())["mechanisms"].values()
+    assert not measured["step"]
+
+
 def test_short_lengths_are_measured_and_no_length_at_all_is_an_error(monkeypatch):
     for name in ("cosformer", "linformer"):  # with a parameter of this length
         mechanism_at(name, 4)

@@ -145,11 +145,12 @@ def test_bits_per_character_compare_rows_of_other_subwords(grid, open_data):
 
 def test_one_size_and_other_subwords_are_not_compared(grid, open_data):
     rows = []
-    for row, tokens, vocabulary in zip("abc", (9, 8, 9), ("v", "v", "w"), strict=True):
+    for row, tokens, vocabulary in zip("abcd", (9, 8, 9, 0), "vvwv", strict=True):
         origins = {"data": "d", "vocabulary": vocabulary}
-        run = Run(grid.home, 0, {}, likelihood=[[1.0, tokens]], origins=origins)
+        likelihood = [[1.0, tokens]] * bool(tokens)  # the last has none
+        run = Run(grid.home, 0, {}, likelihood=likelihood, origins=origins)
         rows.append(collecting.RowResult(Row(row * 2), grid.config(seven.rows[0]), (run,), ""))
-    assert [comparison.same_subwords(x, rows[0]) for x in rows] == [True, False, False]
+    assert [comparison.same_subwords(x, rows[0]) for x in rows] == [True, False, False, True]
 
 
 def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data, monkeypatch):

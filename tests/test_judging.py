@@ -186,6 +186,15 @@ def test_a_row_that_was_judged_on_another_set_is_not_tested(grid, entries):
     assert list(distances.contrastive_accuracies(lines)) == ROWS[:2]
 
 
+def test_a_row_whose_runs_were_judged_on_several_sets_is_not_shown_by_error(grid, entries):
+    entries = three_seeds(entries)
+    made = stored.judged(entries, [[pairs(right(i)) for i in range(3)]] * 3)
+    alone = dataclasses.replace(entries[0], runs=entries[0].runs[:1])
+    (other,) = stored.judged([alone], [[pairs(right(3))]], "set:2")
+    mixed = dataclasses.replace(made[0], runs=(*other.runs, *made[0].runs[1:]))
+    assert list(distances.contrastive_accuracies([mixed, *made[1:]])) == ROWS[1:]
+
+
 def test_a_sweep_on_dev_leaves_no_pairs_out(grid, entries, monkeypatch):
     """Every other sentence of dev chooses the values, and the rest is scored."""
     made = stored.judged(entries, [[pairs(right(i))] for i in range(3)])

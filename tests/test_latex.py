@@ -157,12 +157,17 @@ def test_columns_are_chosen():
     table, _ = formats.render([(grid, lines)], "md", ["N"]).split("**Cost of a run**")
     assert "| A:h=4,d_k=128,d_v=128 |" in table  # as no column shows how it differs
     assert "params" not in table.split("\n\n")[1]
+    grid = stored.grid(rows=20)
+    fields = formats.render([(grid, stored.compared(grid))], "md", ["d_k"]).split("**Cost")[0]
+    assert "| C:d_model=256,d_k=32,d_v=32 |" in fields  # its d_k alone would be that of another row
+    assert "| (B) |" in fields
 
 
 def test_unknown_columns_are_refused(refused):
     words = ["table", "table3", "--store", stored.DEMO, "--rows", "E", "--columns"]
     refused([*words, "h,d_modle"], "did you mean 'd_model'")
     refused([*words, "h", "--format", "json"], "leave out --columns")
+    refused([*words[:-1], "--format", "json", "--notes"], "--notes")
 
 
 PAGE = r"""\documentclass[twocolumn]{article}

@@ -1,5 +1,6 @@
 """`plan`: what a study would cost and find, against known deviations and counts of runs."""
 
+import dataclasses
 import math
 import re
 from types import SimpleNamespace
@@ -7,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from t2t_jax.study import plan, power, statistics
+from t2t_jax.study import plan, power, presets, statistics
 from t2t_jax.study.statistics import Measure
 from tests import stored
 
@@ -59,6 +60,8 @@ def test_a_study_is_planned_from_published_results(call, refused, tmp_path):
     assert share == sorted(share)
     swept = call(*words, "--from", HOUR, "--sweep", "lr_scale=0.5,1").out
     assert re.search(r"^3 +12 +178 ", swept, re.M)  # 20 rows x 2 trials, and 2 x 69
+    for flag in ("--base-seeds", "--from"):
+        refused([*words, flag, "0"], "0")
     for home in (stored.DEMO, tmp_path):
         refused([*words, "--from", home], home, "no two rows with several seeds")
     for size in ("0", "-1", "nan"):
@@ -74,6 +77,30 @@ def test_the_time_is_of_the_device_of_the_stored_runs(device, named):
         environment = {"environment": result["environment"] | {"device": device}}
         moved.append(stored.changed(line, result=result | environment))
     assert ("", f"time of {named}") in plan.plan(grid, moved, "a store").header
+
+
+def test_swept_values_cost_what_they_take():
+    grid, _ = stored.attention(3)
+    steps = grid.config(grid.rows[0]).training.steps
+    swept = dataclasses.replace(grid, sweep={"steps": (steps // 2, 2 * steps, 5 * steps)})
+    untuned = plan._flops(grid, grid.rows[0], 5)
+    trials_and_tuned = (3 + 5) * (0.5 + 2 + 5) / 3
+    assert plan._flops(swept, swept.rows[0], 5) == pytest.approx(
+        untuned * (1 + trials_and_tuned / 5)
+    )
+
+
+def test_a_small_study_is_planned_with_the_median_row_and_not_the_first(call):
+    words = "plan", "table3", "--preset", "hour", "--from", HOUR, "--base-seeds", "3", "--rows"
+    found = []
+    for row in ("A:h=1,d_k=512,d_v=512", "A:h=4,d_k=128,d_v=128"):
+        lines = call(*words, row).out.splitlines()
+        found.append(next(x for x in lines if x.startswith("3 ")).split()[-2:])
+    hour = dataclasses.replace(stored.grid(HOUR, 20), preset=presets.preset("hour"))
+    noise = plan.noise(stored.compared(hour), "BLEU")
+    median = noise._replace(deviations=np.r_[noise.deviations[0], np.median(noise.deviations[1:])])
+    least = power.detectable(power.margins(median, (3, 3), plan._TABLES, 2))
+    assert float(found[0][1]) == pytest.approx(least, rel=0.1)
 
 
 def test_a_study_without_seeds_is_planned_from_the_stored_table(call, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 
 import numpy as np
@@ -120,6 +121,16 @@ def test_the_environment_of_a_page_names_no_programs(attention):
     assert "0123456789ab" not in shown  # the data of the page has it
 
 
+def test_the_commands_of_a_page_say_what_exists(attention):
+    grid, lines = attention
+    text = study_page(grid, lines, None, ["attention"])
+    assert re.search("t2t-jax run attention +# .* --seeds and --base-seeds as in column n", text)
+    named = re.search("--format gives (.*)</pre>|--format gives (.*)", text)[2]
+    assert {x.lower() for x in re.findall("[A-Z]\\w+", named)} == {"markdown", "latex", "json"}
+    scores = dataclasses.replace(grid, study=dataclasses.replace(grid.study, columns=()))
+    assert 'class="across"' not in study_page(scores, lines, None, ["attention"])
+
+
 def test_a_study_without_values_of_the_paper(attention, tmp_path):
     grid, lines = attention
     lines = [*lines[:2], dataclasses.replace(lines[2], status="stopped at step 3"), *lines[3:]]
@@ -214,9 +225,17 @@ def test_a_row_with_one_seed_and_scores_without_counts_are_not_tested(attention)
     text = study_page(grid, compared, None, [])
     assert f'class="open" title="{name} minus local: ' in text
     assert ", not tested: one seed" in text
-    said = "PPL is not tested, as the counts of each sentence were not kept."
+    said = "PPL is not tested, as it is infinite or the counts of each sentence were not kept."
     assert said not in notes(grid, lines)
     still = [stored.changed(entry, likelihood=[[1.0, 1]] * 9) for entry in lines]
     assert not any(" nan " in x for x in notes(grid, comparison.compare_with_base(grid, still)))
     unknown = [stored.changed(entry, likelihood=()) for entry in lines]
     assert said in notes(grid, comparison.compare_with_base(grid, unknown))
+    infinite = stored.changed(
+        lines[2], result=lines[2].runs[0].result | {"dev_perplexity": math.inf}
+    )
+    said = said.replace(", as", f" for {name}, as")
+    assert said in notes(grid, comparison.compare_with_base(grid, [*lines[:2], infinite]))
+    one = dataclasses.replace(lines[0], runs=lines[0].runs[:1])
+    said = notes(grid, comparison.compare_with_base(grid, [one, *lines[1:]]))
+    assert any(x.startswith("No row is tested, as scaled dot product has one seed") for x in said)

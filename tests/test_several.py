@@ -87,6 +87,9 @@ def test_json_is_that_of_each_store_with_its_name(home, capsys):
 def test_a_study_that_a_store_does_not_have_is_left_out(capsys):
     out = printed(capsys, "table", "table2", "table3", "--store", stored.DEMO)
     assert out.startswith("Variations on the Transformer, preset demo.\n")
+    assert main(["table", "table2", "table3", "--store", str(stored.DEMO)]) == 0
+    assert "left out: " in (said := capsys.readouterr().err)
+    assert "has no finished run of table2" in said
     assert main(["table", "table3", "table3"]) == 2
     assert "table3 is named twice" in capsys.readouterr().err
 
@@ -110,6 +113,7 @@ def test_data_has_a_row_for_each_run_and_for_each_step(home, tmp_path, capsys):
     step = float(np.median([x["seconds_per_step"] for x in curve if "seconds_per_step" in x]))
     for name, value in (
         ("name", "table3-demo/base/0"), ("study", "table3"), ("preset", "demo"), ("seed", "0"),
+        ("source", "en"), ("source_sha256", kept["environment"]["source"]),
         ("status", "finished"), ("step", "1280"), ("d_model", "64"), ("schedule", "linear"),
         ("PPL", "3.21"), ("dev_bleu", str(kept["scores"]["dev"]["bleu"]["score"])),
         ("parameters", str(kept["parameters"])), ("memory", str(kept["memory"])),

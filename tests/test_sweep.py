@@ -145,6 +145,7 @@ def flat():
     return [Row("base"), *(Row("D", dict(P_drop=i / 100)) for i in range(1, 41) if i != 10)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("seed", "gain"), [(sweep.TRIAL_SEED, 0.0), (0, -0.85)])
 def test_a_flat_landscape_gains_nothing_from_trials(seed, gain, grid, open_data, monkeypatch):
     """What the seed that chose, 0, would gain: the mean of the least of three normal values."""
@@ -222,6 +223,12 @@ def test_base_has_sqrt_k_times_the_seeds_of_k_rows(grid):
         assert [len(of(row)) for row in made.rows] == [expected] + [seeds] * (rows - 1)
     of = sweep.seeds_of(dataclasses.replace(table3, rows=table3.rows[:4]), 3)
     assert [len(of(row)) for row in table3.rows[:4]] == [6, 3, 3, 3]
+
+
+def test_no_count_is_zero(refused, tmp_path):
+    words = "table3", "--store", tmp_path
+    for command, flags in (("run", ["--tasks", "--seeds", "0"]), ("plan", ["--base-seeds", "-3"])):
+        refused([command, *words, *flags], f"{flags[-2]} {flags[-1]}: give 1 or more")
 
 
 def test_tasks_are_the_trials_and_the_seeds_of_rows(grid, open_data, monkeypatch):

@@ -65,7 +65,7 @@ def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dic
     forward = sweep(names, lengths, seconds, partial(program, False))
     decoding = [name for name in names if is_causal(name)]
     longer = [n for n in lengths if n > STEPS]
-    steps = sweep(decoding, longer, seconds, _steps)
+    steps = sweep(decoding, longer, seconds, _steps) if decoding and longer else {}
     for name, curve in steps.items():
         for point in curve:
             point.update({x: point[x] / STEPS for x in ("seconds", "least", "most")})

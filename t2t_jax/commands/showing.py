@@ -24,10 +24,10 @@ from t2t_jax.terminal import say
 def table(arguments: Namespace) -> None:
     """Prints the tables of one or several studies, from one or several stores."""
     columns, costs, p = arguments.columns, not arguments.no_cost, arguments.p
-    if arguments.format not in TYPESET and (columns or not costs or p):
+    if arguments.format not in TYPESET and (columns or not costs or p or arguments.notes):
         raise UsageError(
-            f"--format {arguments.format} has every field, test and cost: leave out --columns, --p "
-            "and --no-cost."
+            f"--format {arguments.format} has every field, test, cost and note: leave out "
+            "--columns, --p, --no-cost and --notes."
         )
     grids = []
     for names in (arguments.studies, arguments.stores):
@@ -40,6 +40,9 @@ def table(arguments: Namespace) -> None:
     parts = [(grid, _lines(grid, arguments, needed=False)) for grid in grids]
     if not any(line.runs or line.status for _, lines in parts for line in lines):
         raise UsageError(requests.no_run(grids[0]))
+    for grid, lines in parts:
+        if not any(line.runs or line.status for line in lines):
+            say(f"left out: {requests.no_run(grid)}")
     print(render(parts, arguments.format, columns, costs, p, arguments.notes), end="")
 
 

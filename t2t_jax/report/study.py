@@ -24,7 +24,7 @@ from t2t_jax.study.comparison import Pairs, comparable, compare_pairs
 from t2t_jax.study.formats import render, row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import LEVEL
-from t2t_jax.study.typeset import Cell, Table
+from t2t_jax.study.typeset import Cell, Table, extends
 
 DOWNLOADS = (
     ("json", "json", "every row and run, as JSON"),
@@ -108,7 +108,7 @@ def _page_row(cells: Sequence[Cell], line: RowResult) -> dict[str, Any]:
     changes = ", ".join(f"{n}={scaled[n]}" for n in row.changes) or "base"
     summary = f"{row.name}: {changes}; n = {len(line.runs)}"
     details = json.dumps(row_config(line.c), indent=1)
-    return dict(cells=cells, name=row.name, summary=summary, config=details)
+    return dict(cells=cells, across=extends(cells), name=row.name, summary=summary, config=details)
 
 
 def _environment(lines: Sequence[RowResult]) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.study import statistics
 from t2t_jax.study.collecting import RowResult
-from t2t_jax.study.comparison import paper_value
+from t2t_jax.study.comparison import comparable, paper_value
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Measure
 
@@ -60,7 +60,8 @@ def agreements(grid: Grid, lines: Sequence[RowResult]) -> list[Agreement]:
     There is none for a metric in which all rows are equal.
     """
     found = []
-    for name in dict.fromkeys((PPL, metric_of(grid.data.corpus).name)):
+    shown = (x for x in (PPL, metric_of(grid.data.corpus).name) if x in grid.scores)
+    for name in dict.fromkeys(shown):
         column = [(x, x.measure(name), paper_value(grid, x.row, name)) for x in lines]
         found.append(_agreement(name, column))
     return [x for x in found if x]
@@ -76,6 +77,7 @@ def _agreement(
         Point(line, measure, paper - paper_base, measure.spread.mean - base.spread.mean)
         for line, measure, paper in column
         if measure is not None and paper is not None and not line.unusual
+        if comparable(name, line, column[0][0])
     )
     paper_values = np.array([point.paper for point in points]).round(6)  # keeps the paper's ties
     ours = np.array([point.ours for point in points])

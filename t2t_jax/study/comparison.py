@@ -107,11 +107,12 @@ def same_subwords(row: RowResult, base: RowResult) -> bool:
     def origins(x: RowResult, name: str) -> set[str]:
         return {y for run in x.runs for n, y in run.origins.items() if n.startswith(name)}
 
-    def dev(x: RowResult) -> Any:
-        return [n for _, n in x.runs[0].likelihood] or origins(x, "data")
-
     same = origins(row, "vocabulary") == origins(base, "vocabulary")
-    return not (row.runs and base.runs) or (same and dev(row) == dev(base))
+    if not (row.runs and base.runs):
+        return True
+    ours, theirs = ([n for _, n in x.runs[0].likelihood] for x in (row, base))
+    data = ours == theirs if ours and theirs else origins(row, "data") == origins(base, "data")
+    return same and data
 
 
 def _measure(

@@ -114,6 +114,8 @@ def _check(study: Study) -> None:
     if not study.rows or not all(isinstance(row, Row) for row in study.rows):
         other = next((type(x).__name__ for x in study.rows if not isinstance(x, Row)), "nothing")
         raise UsageError(f"study {study.name} returns {other}: return a list of rows, base first.")
+    for name in study.columns:
+        config.field_type(name)  # raises an error if there is no such field
     names = [row.name for row in study.rows]
     for row in study.rows:
         study.config(row)

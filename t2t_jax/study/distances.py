@@ -103,6 +103,8 @@ def contrastive_accuracies(lines: Sequence[RowResult]) -> Accuracies:
         runs = line.runs
         signatures = {run.result.get(store.CONTRASTIVE, {}).get("signature", "") for run in runs}
         every = [judging.kept(run.directory, run.result) for run in runs]
+        if len(signatures) > 1:  # its runs were judged on different pairs
+            continue
         sets = sets or signatures - {""}
         if runs and all(every) and signatures == sets:
             pairs = zip(*every, strict=True)

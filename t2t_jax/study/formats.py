@@ -9,7 +9,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.evaluation.metrics import PPL, metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.files import finite
 from t2t_jax.study import tables
 from t2t_jax.study.collecting import RowResult
@@ -89,7 +89,7 @@ def records(grid: Grid, lines: Sequence[RowResult]) -> list[dict[str, Any]]:
 def _record(grid: Grid, line: RowResult) -> dict[str, Any]:
     metric, row = metric_of(grid.data.corpus).name, line.row
     choice, untuned = line.choice, line.untuned
-    names = PPL, metric, *grid.computed
+    names = grid.scores
     tuning = untuned and {
         "chosen": choice.values or None,
         "at_edge": choice.at_edge,

@@ -17,7 +17,7 @@ from t2t_jax.study.sweep import TRIAL_SEED
 
 EDGE = "‡"  # marks a chosen value at the edge of its range
 _FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs derive from others
-_UNKNOWN = "as the counts of each sentence were not kept"
+_UNKNOWN = "the counts of each sentence were not kept"
 _NEEDED = {
     CONTRASTIVE: "`--metrics` or `run`, and parameters",
     BPC: "the corpus, and the likelihoods of sentences",
@@ -48,7 +48,7 @@ def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
     if not runs:
         none = Note("No run of this table is finished yet.")
         return [*first, *_missing(lines), none, *unnamed]
-    versions = ", ".join(sorted({run.version for run in runs}))
+    versions = "; ".join(sorted({run.version for run in runs}))
     return [
         *first,
         Note(_measured(grid, runs)),
@@ -127,7 +127,7 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
     if name == BPC:
         return f"{BPC}: {METRICS[BPC].describe()}"
     metric, split = of_split(name)
-    own = metric == metric_of(grid.data.corpus).name
+    own = metric == metric_of(grid.data.corpus).name and metric in grid.scores
     how = "the same" if own else METRICS[metric].describe(Outputs((), (), (), data=grid.data))
     return f"{metric} on {split or grid.study.split}: {how}"
 
@@ -138,7 +138,9 @@ def _unmeasured(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
     for name in grid.computed:
         of_split_alone = "`run` with this metric" if of_split(name)[1] else ""
         needed = _NEEDED.get(name, of_split_alone or "translations, which are not stored")
-        reason = "as base was not judged on the same pairs" if name == CONTRASTIVE else _UNKNOWN
+        reason = (
+            "as base was not judged on the same pairs" if name == CONTRASTIVE else f"as {_UNKNOWN}"
+        )
         measures = [(line.row.name, line.measure(name)) for line in finished]
         blank = [row for row, measure in measures if measure is None]
         untested = [row for row, measure in measures if measure and measure.draws is None]
@@ -207,15 +209,20 @@ def _tests(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
             "No star is not equality: these tests find, with a probability of 80%, differences of "
             f"{', '.join(least) or 'no known size'} (in the median row)."
         )
-    for name in grid.scores if tested else ():
-        known = any(line.measure(name) for line in lines[1:])
-        if known and name not in (*tested, *grid.computed):  # `_unmeasured` has the latter
-            yield Note(f"{name} is not tested, {_UNKNOWN}.")
+    base = lines[0].row.name
+    for name in (x for x in grid.scores if x not in grid.computed):  # `_unmeasured` has these
+        measures = {x.row.name: m for x in lines if (m := x.measure(name))}
+        untested = [row for row, m in measures.items() if m.draws is None]
+        if untested and len(measures) > 1:
+            rows = "" if base in untested else f" for {'; '.join(untested)}"
+            why = f"it is infinite or {_UNKNOWN}"
+            yield Note(f"{name} is not tested{rows}, as {why}.", *untested)
     columns = (x for line in lines for name in grid.scores if (x := line.measure(name)))
     if any(x.difference and x.p is None for x in columns):
-        yield Note(
-            "Rows with one seed are not tested, as one run does not show how much seeds differ."
-        )
+        rows = "Rows with one seed are not tested, as"
+        if len(lines[0].runs) == 1 < max(len(line.runs) for line in lines):
+            rows = f"No row is tested, as {base} has one seed, and"
+        yield Note(f"{rows} one run does not show how much seeds differ.")
 
 
 def _baseline(grid: Grid, base: RowResult) -> Iterator[Note]:

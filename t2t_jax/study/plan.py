@@ -17,6 +17,7 @@ from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.models.flops import run_flops
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.comparison import main_metric
+from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid, Seeds
 from t2t_jax.study.power import Noise, detectable, margins, power
 from t2t_jax.study.statistics import Measure, prior
@@ -124,6 +125,14 @@ def plan(
     return table(f"Plan of {grid.title}", header, [body], notes)
 
 
+def _flops(grid: Grid, row: Row, n: int) -> float:
+    """Returns the FLOPs of a row with n seeds; its tuned runs cost as much as the mean trial."""
+    untuned, *trials = (
+        run_flops(c := x.config(row), c.data.vocabulary) for x in (grid, *grid.trials)
+    )
+    return n * untuned + (len(trials) + n) * sum(trials) / max(1, len(trials))
+
+
 def _line(
     grid: Grid, found: Mapping[str, Noise], seeds: Seeds, rate: Speed, detect: float | None
 ) -> list[str]:
@@ -131,15 +140,15 @@ def _line(
     n, rows = [len(seeds(row)) for row in grid.rows], len(grid.rows)
     both = 2 if grid.sweep else 1  # every row untuned and tuned
     counts, tests = [len(grid.trials) + both * x for x in n], both * (rows - 1) * len(grid.scores)
-    configs = [grid.config(row) for row in grid.rows]
-    flops = sum(n * run_flops(c, c.data.vocabulary) for n, c in zip(counts, configs, strict=True))
+    flops = sum(_flops(grid, row, seeds) for row, seeds in zip(grid.rows, n, strict=True))
     seconds = flops * rate.of_a_flop + sum(counts) * rate.of_a_run
     cells = [f"{n[-1]}", f"{n[0]}", f"{sum(counts)}", duration(seconds)]
     if min(*n, rows) == 1:
         return cells + [""] * (len(found) + 1)
     drawn = {}
     for name, x in found.items():
-        resized = x._replace(deviations=np.resize(x.deviations, rows))
+        base, shares = x.deviations[0], (np.arange(rows - 1) + 0.5) / (rows - 1)
+        resized = x._replace(deviations=np.r_[base, np.quantile(x.deviations[1:], shares)])
         drawn[name] = margins(resized, (n[-1], n[0]), _TABLES, tests)
     cells += [f"{detectable(x):.2g}" for x in drawn.values()]
     return [*cells, f"{100 * power(drawn[PPL], detect):.0f}%" if detect else ""]

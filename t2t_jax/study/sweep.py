@@ -143,8 +143,9 @@ def declared(
     for name, values in study.sweep.items():
         _check_name(name)
         kind = config.field_type(name)
-        sweep[name] = tuple(float(x) if kind is float and type(x) is int else x for x in values)
-        if isinstance(values, str) or not values or len(set(sweep[name])) < len(values):
+        listed = values if isinstance(values, list | tuple) else ()
+        sweep[name] = tuple(float(x) if kind is float and type(x) is int else x for x in listed)
+        if not listed or len(set(sweep[name])) < len(listed):
             raise UsageError(
                 f"sweep of {study.name}: list different values of {name}, not {values!r}."
             )

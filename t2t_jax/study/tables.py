@@ -11,7 +11,7 @@ from t2t_jax.evaluation.metrics import METRICS, PPL, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.comparison import comparable, paper_value
-from t2t_jax.study.declaration import Row
+from t2t_jax.study.declaration import Row, Study
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes
 from t2t_jax.study.typeset import Cell, Table, table
@@ -60,7 +60,7 @@ def quality(
         row, runs = line.row, line.runs
         n, parameters = len(runs), f"{runs[0].result['parameters'] / 1e6:.2f}" if runs else ""
         cells = [
-            _label(row, fields),
+            _label(grid.study, row, fields),
             *_changes(grid, line, fields),
             *_chosen(grid, line),
             *(text for name in grid.scores for text in _scores(grid, line, name, best[name], p)),
@@ -72,9 +72,10 @@ def quality(
     return table(f"{grid.title}.", header, groups.values(), notes(grid, lines))
 
 
-def _label(row: Row, fields: Sequence[str]) -> str:
+def _label(study: Study, row: Row, fields: Sequence[str]) -> str:
     """Returns a row's label: its group, as `(A)`, or its name if nothing else would identify it."""
-    shown = row.label or row.changes.keys() & set(fields)
+    own = row.changes.keys() & {*study.columns}  # which the study's own columns would show
+    shown = fields and (row.label or own) and own <= {*fields}
     return f"({row.group})" if shown and row.name_lists_changes else row.name
 
 

@@ -123,7 +123,7 @@ def _run(directory: Path, c: Config) -> Row:
     seconds, facts = store.finished_at(directory), published.read(directory, "data.json") or {}
     finished = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     environment = result.get("environment") or published.read(directory, "environment.json") or {}
-    origins = {n: x for n, x in environment.items() if n != "programs"}
+    origins = {n: x for n, x in environment.items() if n not in ("programs", "source")}
     changes = provenance.changes(directory, c, environment)
     return {
         "status": state.status,
@@ -136,6 +136,7 @@ def _run(directory: Path, c: Config) -> Row:
         **costs,
         **{n: x if isinstance(x, int) else str(x) for n, x in origins.items()},
         **{f"{n}_program": x for n, x in environment.get("programs", {}).items()},
+        "source_sha256": environment.get("source"),  # of the code; the field `source` is a language
         "changed_programs": None if changes is None else " ".join(changes),
         "compute_dtype": facts.get("dtype"),
         "subwords": facts.get("subwords"),
