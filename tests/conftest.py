@@ -31,18 +31,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Compiles programs quickly instead of well, because most of them run once.
-
-    With --full, the processes that tests start compile as users' processes do, but where a file
-    asks for `hurried`.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} {HURRY}"
-    if config.getoption("--full"):
-        import jax
-
-        jax.devices()
-        os.environ["XLA_FLAGS"] = flags
+    """Compiles programs quickly instead of well, as most run once; processes inherit it."""
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {HURRY}"
 
 
 LONG = ("test_commands", "test_study", "test_population", "test_training")
@@ -80,15 +70,6 @@ def study_files():
     yield
     for name in [x for x, module in sys.modules.items() if hasattr(module, "__source__")]:
         study_file.forget(Path(name), before)
-
-
-@pytest.fixture(scope="module")
-def hurried():
-    """The processes that the tests of a file start compile quickly, with --full, too."""
-    flags = os.environ["XLA_FLAGS"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XLA_FLAGS", flags if HURRY in flags else f"{flags} {HURRY}")
-        yield
 
 
 @pytest.fixture(scope="session")

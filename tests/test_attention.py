@@ -69,6 +69,7 @@ ALIKE = (
 )
 # Each in all of its roles by default; the others stand on what these share with them.
 CORE = "scaled_dot_product additive local sparse_strided linear".split()
+SLOW = "native_sparse"  # its definition makes a choice for each query
 
 
 def stands_alone(name, role=None):
@@ -85,6 +86,11 @@ def each(names, core=False):
     names = [x if isinstance(x, tuple) else (x,) for x in names]
     left = [name for name in MECHANISMS if name in VARIANTS or (core and name not in CORE)]
     return [pytest.param(*x, marks=[FULL] * (x[0] in left or not stands_alone(*x))) for x in names]
+
+
+def by_default(name, role):
+    """Whether a mechanism is compared with its definition in a role by default."""
+    return stands_alone(name, role) and name != SLOW
 
 
 def text(name, **options):
@@ -205,12 +211,16 @@ def definition(name, role, T, S):
     return defined(name, weights(name), *draw(name, T, S), role, upstream(T))
 
 
+# Other lengths in one role: one that is shorter than every block, and one of several chunks.
+LENGTHS = [(*x, 1, 4) for x in ONCE] + [(*x, 29, 31) for x in ONCE if x[0] != SLOW]
+
+
 @pytest.mark.parametrize(
-    ("T", "S"), [(13, 11), pytest.param(1, 4, marks=FULL), pytest.param(29, 31, marks=FULL)]
-)
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [pytest.param(*x, marks=[FULL] * (not stands_alone(*x))) for x in ROLES],
+    ("name", "role", "T", "S"),
+    [
+        *(pytest.param(*x, 13, 11, marks=[FULL] * (not by_default(*x))) for x in ROLES),
+        *(pytest.param(*x, marks=FULL) for x in LENGTHS),
+    ],
 )
 def test_output_and_gradients_equal_the_definition(name, role, T, S):
     S = S if role == "cross" else T
@@ -236,24 +246,18 @@ def platform(request, monkeypatch):
         compiled.clear_cache()
 
 
-CHUNKED = [(name, role) for name, role in ROLES if is_chunked(name) and role != "cross"]
+CHUNKED = [(name, role) for name, role in ONCE if is_chunked(name)]
 
 
 @pytest.mark.parametrize("platform", ["gpu"], indirect=True)
-@pytest.mark.parametrize("T", [13, pytest.param(1, marks=FULL), pytest.param(29, marks=FULL)])
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [pytest.param(*x, marks=[FULL] * (not stands_alone(*x))) for x in CHUNKED],
-)
+@pytest.mark.parametrize("T", [13, pytest.param(29, marks=FULL)])
+@pytest.mark.parametrize(("name", "role"), CHUNKED)
 def test_all_chunks_at_once_equal_the_definition(name, role, T, platform):
     test_output_and_gradients_equal_the_definition(name, role, T, T)
 
 
 @pytest.mark.parametrize("platform", ["gpu"], indirect=True)
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [pytest.param(*x, marks=[FULL] * (not stands_alone(*x))) for x in CHUNKED],
-)
+@pytest.mark.parametrize(("name", "role"), each(CHUNKED, core=True))
 def test_all_chunks_at_once_are_vmapped_and_may_see_no_key(name, role, platform):
     test_vmap_equals_each_member_alone(name, role)
     test_a_query_that_sees_no_key_returns_zeros(name, role)
@@ -285,7 +289,7 @@ def test_bfloat16_is_close_to_the_definition(name, role):
     ("name", "role"),
     [
         pytest.param(*x, marks=[FULL] * (x not in (("dilated", "cross"), ("top_k", "cross"))))
-        for x in ROLES
+        for x in [*ONCE, ("dilated", "cross"), ("top_k", "cross")]
         if "bias" in MECHANISMS[x[0]].supports
     ],
 )
@@ -325,7 +329,7 @@ def test_programs_that_users_compile_equal_the_definitions_too():
 @FULL
 @pytest.mark.parametrize(
     ("name", "role"),
-    [(n, r) for n, r in ROLES if "dropout" in MECHANISMS[n].supports and r != "cross"],
+    [(n, r) for n, r in ONCE if "dropout" in MECHANISMS[n].supports and r != "cross"],
 )
 def test_dropout_is_applied_to_the_weights(name, role):
     T = 13
@@ -491,7 +495,7 @@ def test_mechanisms_that_keep_keys_and_values_are_grouped():
         assert name in GROUPED or "k" not in state or name in repeated
 
 
-@pytest.mark.parametrize(("name", "role"), each(ROLES, core=True))
+@pytest.mark.parametrize(("name", "role"), each(ONCE, core=True))
 def test_a_query_that_sees_no_key_returns_zeros(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
     q, k, v = draw(name, T, S, 5)
@@ -682,9 +686,13 @@ def test_counted_products_equal_those_of_the_traced_program(name, role, T, S):
         assert choice.products(spec, shape) == actual
 
 
+# One of each engine.
+WIDE = (*CORE, "sparsemax", "block_select", "lsh", "performer", "mamba2", "gated_delta", "nystrom")
+
+
 @pytest.mark.parametrize(
     ("name", "role"),
-    [pytest.param(*x, marks=[FULL] * (x[0] != "scaled_dot_product")) for x in ONCE],
+    [pytest.param(*x, marks=[FULL] * (x[0] != "scaled_dot_product")) for x in ONCE if x[0] in WIDE],
 )
 def test_float64_is_never_rounded(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
@@ -796,6 +804,7 @@ def test_a_pattern_that_contradicts_itself_is_refused(fields, words):
         Reach(lambda t, s: s <= t, window=8, **fields)
 
 
+@FULL
 def test_gradients_of_a_key_that_many_queries_gather_are_summed_in_float32():
     """All queries select block 0; sums in bfloat16 would stop growing long before they are done."""
     n, mechanism = 600, build("block_select:b=2,n=1")

@@ -96,6 +96,7 @@ def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
     assert (tmp_path / "attention.svg").exists()
 
 
+@pytest.mark.full
 def test_a_mechanism_that_takes_no_steps_is_measured_alone(tmp_path):
     words = "--lengths", "16", "--mechanisms", "local_p:w=4", "--out", str(tmp_path)
     assert main(["bench", "attention", *words]) == 0
@@ -159,7 +160,6 @@ def test_a_population_of_two_takes_the_same_steps_as_one_run(one_short_round, mo
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("hurried")
 def test_every_other_benchmark_measures_and_prints(one_short_round, tmp_path, capsys):
     out = ["--out", str(tmp_path)]
     benches = {

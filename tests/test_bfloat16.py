@@ -134,6 +134,7 @@ def test_gradients_of_keys_that_many_queries_read_are_summed_in_float32(name, T,
         assert error(actual, expected) < bound
 
 
+@pytest.mark.full
 def test_gradients_of_a_source_read_at_every_position_are_summed_in_float32():
     T = 512
     c = config.replace(

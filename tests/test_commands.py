@@ -20,7 +20,6 @@ from t2t_jax import config, files
 from t2t_jax.cli import main
 from t2t_jax.commands.shared import cache_programs
 from t2t_jax.inference.translate import translate
-from t2t_jax.recipes import RECIPES
 from t2t_jax.runs import execution, store
 from t2t_jax.runs.loading import load
 from tests import stored, toy
@@ -282,15 +281,6 @@ def test_training_on_eight_devices(words, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", sorted(set(RECIPES) - {"big"}))
-def test_every_recipe_trains(name, words, tmp_path):
-    """One step of one layer of its own width, on a corpus of numbers."""
-    corpus = ("corpus", "train", "dev", "test", "vocabulary", "max_length", "batch_tokens", "cache")
-    kept = [w for n in corpus for w in words[words.index(f"--{n}") :][:2]]
-    options = ["--steps", "1", "--N", "1", "--directory", "", "--run", str(tmp_path / name)]
-    assert main(["train", name, *kept, *options]) == 0
-
-
 def test_a_diverged_run_stops_and_leaves_the_last_good_checkpoint(copy, words, refused):
     """A finished run that is asked for more steps, at a rate that no float32 survives."""
     unfinished(copy, steps=STEPS + 50, peak_lr=1e30)
@@ -463,6 +453,7 @@ def test_lists(what, listed, call):
     assert listed in " ".join(call("list", what).out.split())
 
 
+@pytest.mark.full
 def test_a_model_that_is_too_large_leaves_its_directory_free(words, tmp_path, refused, call):
     run = [*words, "--run", str(tmp_path / "run"), "--steps", "2", "--evaluate_every", "2"]
     refused([*run, "--d_model", "1000000000"], "too large for the device", code=1)

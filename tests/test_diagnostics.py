@@ -277,6 +277,7 @@ class Sentences:
         ]
 
 
+@pytest.mark.full
 def test_a_whole_prediction_is_right_where_greedy_decoding_is():
     """Targets are outputs of greedy decoding, some of which are then changed in a word."""
     model, params = make(N=1, norm_placement="pre")

@@ -132,7 +132,6 @@ def test_an_unfinished_grid_is_left_out(name):
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("hurried")
 def test_the_part_of_a_gpu_runs_wide_grids_and_collects_them(tmp_path, monkeypatch):
     """Here on a CPU, three rows of a few steps."""
     few = toy.of_a_grid(toy.write(tmp_path)) | dict(steps=2, evaluate_every=2, P_drop=0.1)
@@ -149,7 +148,6 @@ def test_the_part_of_a_gpu_runs_wide_grids_and_collects_them(tmp_path, monkeypat
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("hurried")
 def test_the_parts_of_a_gpu_measure_steps_and_mechanisms_and_continue(tmp_path, monkeypatch):
     """Here on a CPU, tiny on few tokens, three variants and two mechanisms."""
     few = steps.FLOAT32, steps.DEFAULT, "plain dropout, RBG"
@@ -272,6 +270,7 @@ def test_decision_accuracy_counts_the_pairs_that_the_target_separates():
     assert found.share == pytest.approx(100 * 54 / 55)
 
 
+@pytest.mark.full
 def test_stored_decisions_are_those_of_the_stored_runs():
     stored = json.loads((RESULTS / "decisions" / "decisions.json").read_text())
     assert decisions.stored() == stored

@@ -31,7 +31,7 @@ MODELS = {
     "multi-query": dict(h_kv=1),
     "mup": dict(parametrization="mup", mup_width=3),
 }
-BY_DEFAULT = "paper", "tensor2tensor", "gated", "multi-query"
+BY_DEFAULT = "paper", "gated"
 FIELDS = (
     "positions norm norm_placement feed_forward parametrization mup_width h_kv embeddings".split()
 )

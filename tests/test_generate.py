@@ -41,7 +41,11 @@ def test_tokens_are_drawn_from_the_distribution_that_is_left(choice):
 
 @pytest.mark.parametrize(
     ("mechanism", "positions"),
-    [("scaled_dot_product", "alibi"), ("local:w=2,gated_delta", "learned"), ("linear", "sinusoid")],
+    [
+        ("linear", "sinusoid"),
+        pytest.param("scaled_dot_product", "alibi", marks=pytest.mark.full),
+        pytest.param("local:w=2,gated_delta", "learned", marks=pytest.mark.full),
+    ],
 )
 def test_decoding_step_by_step_gives_the_logits_of_teacher_forcing(mechanism, positions):
     changes = dict(decoder_attention=mechanism, positions=positions)
@@ -55,6 +59,7 @@ def test_decoding_step_by_step_gives_the_logits_of_teacher_forcing(mechanism, po
         np.testing.assert_allclose(logits, whole[:, t], atol=1e-5)
 
 
+@pytest.mark.full
 def test_greedy_generation_takes_the_largest_logit_of_the_whole_text():
     model, params = make(architecture="decoder", max_length=64)
     tokens = prompt = [BOS, EOS, 7, 28]

@@ -11,7 +11,6 @@ import pytest
 
 from tests import toy
 
-pytestmark = pytest.mark.usefixtures("hurried")
 ROOT = Path(__file__).parents[1]
 TOPICS = sorted(path.stem for path in (ROOT / "t2t_jax" / "help").glob("*.md"))
 SHORT = "--steps 4 --evaluate_every 2 --average 1 --num_buckets 1 --max_length 20"

@@ -16,7 +16,6 @@ from t2t_jax.training import hosts
 from tests import toy
 from tests.test_commands import wait_for_step
 
-pytestmark = pytest.mark.usefixtures("hurried")
 STEPS, EVERY = 24, 8
 
 

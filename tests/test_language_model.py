@@ -32,6 +32,7 @@ def test_a_masked_model_predicts_every_token_from_all_others():
     np.testing.assert_allclose(actual, np.exp(total / tokens), 1e-5)
 
 
+@pytest.mark.full
 def test_a_masked_model_learns_from_masked_tokens_alone():
     target = jnp.array([[5, 6, 7, 2, 0], [8, 2, 0, 0, 0]])
     chosen = jnp.array([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0]], bool)

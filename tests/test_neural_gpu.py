@@ -34,6 +34,7 @@ def test_decoding_equals_teacher_forcing():
     check_decoding(*make(architecture="neural_gpu"))
 
 
+@pytest.mark.full
 def test_a_step_trains_every_parameter():
     c = replace(
         Config(), architecture="neural_gpu", N=2, d_model=12, max_length=13, batch_tokens=99

@@ -63,14 +63,22 @@ def direction(c, steps=1):
     return before, jax.device_get(state.params), metrics
 
 
-@pytest.mark.parametrize("name", [*OPTIMIZERS, *OWN])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(x, marks=[pytest.mark.full] * (x not in ("adam", "sgd")))
+        for x in (*OPTIMIZERS, *OWN)
+    ],
+)
 def test_every_optimizer_descends(name):
     c = config.replace(C, optimizer=name, P_drop=0.0, schedule="wsd", steps=99, peak_lr=2e-2)
     losses = [float(m.nll) for _, m in run(c, [batch(0)] * 30)]
     assert losses[-1] < losses[0] - (0.05 if name == "sgd" else 0.7)
 
 
-@pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
+@pytest.mark.parametrize(
+    "architecture", [pytest.param("transformer", marks=pytest.mark.full), "recurrent"]
+)
 def test_weight_decay_is_adamws_on_matrices_alone(architecture):
     """The oracle is optax's AdamW, after a first step, and no decay of biases and scales.
 
@@ -98,6 +106,7 @@ def test_weight_decay_is_adamws_on_matrices_alone(architecture):
         assert moved.mean() > 0.5
 
 
+@pytest.mark.full
 def test_clipping_bounds_the_norm_of_the_gradient():
     """Plain SGD moves the parameters by the learning rate times the clipped gradient."""
     c = config.replace(C, optimizer="sgd", warmup=1, peak_lr=1.0, P_drop=0.0)
@@ -116,6 +125,7 @@ def test_a_schedule_of_a_file_is_the_whole_curve():
     np.testing.assert_allclose(rates, [0.2, 1, 2, 2, 1, 0], atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", ["muon", *(pytest.param(x, marks=pytest.mark.full) for x in ("sgd", "adafactor"))]
 )

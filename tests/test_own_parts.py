@@ -50,6 +50,7 @@ def files(tmp_path_factory):
         study_file.load(path)
 
 
+@pytest.mark.full
 def test_a_file_runs_by_the_public_command(corpus, tmp_path, capsys):
     made = toy.of_a_grid(corpus) | dict(steps=4, evaluate_every=4)
     words = ["run", MIXTURE, *toy.options(made), "--rows", "mixture", "--seeds", "1"]
@@ -121,6 +122,7 @@ def stepped(c, batch, population_size=1, V=V):
         return jax.jit(step)(state, batch, h)
 
 
+@pytest.mark.full
 def test_what_a_module_sows_is_added_to_the_loss_alone():
     """Per token, and so weighted by the tokens of each micro-batch; members have their own."""
     batch = {"source": jnp.tile(SOURCE[:2], (2, 1)), "target": jnp.tile(TARGET[:2], (2, 1))}
@@ -157,6 +159,7 @@ def test_what_a_module_sows_is_added_to_the_loss_alone():
     np.testing.assert_allclose(router[1][1], router[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_the_balancing_loss_has_a_gradient(monkeypatch):
     batch = {"source": SOURCE, "target": TARGET}
     moved = []
@@ -185,6 +188,7 @@ def check_experts():
     )
 
 
+@pytest.mark.full
 def test_experts_are_divided_over_devices():
     on_eight_devices(check_experts)
 

@@ -89,6 +89,7 @@ def test_a_matrix_without_a_rule_is_refused():
         learning_rate_factors(c.model, {"W": ("d_k", "d_hidden")})
 
 
+@pytest.mark.full
 def test_the_first_update_of_a_matrix_has_the_size_of_its_learning_rate():
     c = of(parametrization="mup", mup_width=12, peak_lr=0.5, warmup=10, P_drop=0.0)
     before, after, metrics = stepped(c)
@@ -236,6 +237,7 @@ def exponents(parametrization, *widths, latents=False):
     return dict(zip(ACTIVATIONS, slopes, strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "widths", [(32, 128), pytest.param((32, 64, 128, 256), marks=pytest.mark.full)], ids=str
 )

@@ -103,6 +103,7 @@ def test_a_small_study_is_planned_with_the_median_row_and_not_the_first(call):
     assert float(found[0][1]) == pytest.approx(least, rel=0.1)
 
 
+@pytest.mark.full
 def test_a_study_without_seeds_is_planned_from_the_stored_table(call, tmp_path):
     words = "plan", "table3", "--preset", "hour"
     for home in (stored.DEMO, tmp_path):

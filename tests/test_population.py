@@ -139,6 +139,7 @@ def test_a_perplexity_that_is_not_finite_stops_only_its_member(tmp_path):
 PERPLEXITIES = 9.0, 3.0, 5.0, 2.0, 8.0, 7.0, 9.0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("average", "steps"),
     [
@@ -172,6 +173,7 @@ def test_early_stopping_returns_the_best_parameters(average, steps, tmp_path, ca
     assert_same(resumed, best, vectorised=False)
 
 
+@pytest.mark.full
 def test_the_step_reads_traced_fields_from_hyper_alone():
     values = dict(P_drop=0.4, eps_ls=0.3, z_loss=0.1, peak_lr=1e-3, lr_scale=0.5, warmup=4, seed=1)
     assert {*values, *OFFSETS} == {*TRACED}  # offsets are added to the seed
@@ -197,6 +199,7 @@ def test_configs_share_a_program_only_if_traced_fields_alone_differ():
     assert len({compile_key(c) for c in stops}) == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("vectorised", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_compiling_and_evaluating_are_not_charged_as_training(vectorised, tmp_path, monkeypatch):
     """The clock advances by 1000 s for compiling and by 100 s for an evaluation."""

@@ -18,8 +18,7 @@ STORED = json.loads(golden.FILE.read_text())
 
 # The others with --full.
 DEFAULT = (
-    "scaled_dot_product,local,linear,delta,lsh,hybrid,positions=rotary,accumulate,mup,encoder,"
-    "decoder,fused,convolutional"
+    "scaled_dot_product,local,linear,delta,positions=rotary,accumulate,encoder,convolutional"
 ).split(",")
 
 
@@ -96,6 +95,7 @@ def changed(after):
     return {name: programs for name, programs in differing.items() if programs}
 
 
+@pytest.mark.full
 def test_renames_comments_and_new_fields_change_no_program(tmp_path):
     field = "    seed: Seed = "
     after = programs_of_edited(
@@ -122,6 +122,7 @@ def test_a_change_is_seen_in_the_configs_that_it_reaches(tmp_path):
     assert changed(after) == {"local": ["step"], "linear": ["decoding", "likelihood", "step"]}
 
 
+@pytest.mark.full
 def test_what_modules_execute_after_their_definitions_is_seen(tmp_path):
     """An entry of a table, an attribute of a class, a loop, and a function under `if`."""
     statements = {

@@ -66,6 +66,7 @@ def test_publishing_a_store_makes_the_same_file_again(home, tmp_path):
     assert len(written) == 3
 
 
+@pytest.mark.full
 def test_a_card_has_the_data_the_command_and_the_origin_of_its_table(tmp_path, call, undrawn):
     words = ["table3", "--store", stored.DEMO]
     for card in (["--card"], [], ["--card"]):  # neither leaves a table of the other form

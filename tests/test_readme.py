@@ -183,6 +183,7 @@ def test_the_study_of_the_readme_runs(distance, tmp_path):
     assert actual == pytest.approx((distances[1] - distances[0]) / 10, rel=1e-4)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:line 1 of 1")  # the model is not trained
 def test_the_code_of_the_readme_runs(corpus, tmp_path, monkeypatch, capsys):
     (code,) = (x for x in blocks(README, "python") if "t2t_jax.load" in x)

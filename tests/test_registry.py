@@ -122,6 +122,7 @@ def test_parameters_at_the_papers_scale_round_to_the_papers():
             assert round(millions) == row.paper["params"], row.name
 
 
+@pytest.mark.full
 def test_table_2_compares_models_of_one_size():
     table2 = find("table2")
     sizes = {row.name: parameters(table2.config(row), V) / 1e6 for row in table2.rows}

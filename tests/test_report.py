@@ -121,6 +121,7 @@ def test_the_environment_of_a_page_names_no_programs(attention):
     assert "0123456789ab" not in shown  # the data of the page has it
 
 
+@pytest.mark.full
 def test_the_commands_of_a_page_say_what_exists(attention):
     grid, lines = attention
     text = study_page(grid, lines, None, ["attention"])

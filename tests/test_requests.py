@@ -97,6 +97,7 @@ def test_rows_that_were_run_in_parts_are_shown_together(tmp_path):
     assert shown(tmp_path).rows == shown(tmp_path).study.rows
 
 
+@pytest.mark.full
 def test_one_of_several_settings_must_be_chosen(tmp_path, capsys):
     run(tmp_path, HOUR)
     run(tmp_path, "--preset multi30k")

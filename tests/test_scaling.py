@@ -70,6 +70,7 @@ def test_the_stored_rates_follow_from_the_stored_runs(name):
     assert next(rounded) == next(rounded)  # other CPUs round differently
 
 
+@pytest.mark.full
 def test_the_stored_fits_are_of_the_stored_runs():
     """No outputs of documents are published."""
     stored = json.loads((scaling_laws.RESULTS / "laws.json").read_text())

@@ -171,7 +171,7 @@ def test_data_of_a_study_alone_and_of_runs_that_studies_share(tmp_path, capsys):
     assert (alone["study"], alone["status"], alone["PPL"]) == (None, "stopped", None)
 
 
-@pytest.mark.parametrize("name", ["table2-hour", "table4-treebank", "table3-demo"])
+@pytest.mark.parametrize("name", ["table4-treebank", "table3-demo"])
 def test_the_recipe_of_the_help_gives_the_means_of_the_table(name, tmp_path, capsys):
     study, folder = name.split("-")[0], stored.DEMO.parent / name
     printed(capsys, "results", study, "--store", folder, "--out", tmp_path)

@@ -31,7 +31,6 @@ from t2t_jax.study.presets import preset
 from t2t_jax.terminal import Progress
 from tests import stored, toy
 
-pytestmark = pytest.mark.usefixtures("hurried")
 STEPS, ROWS = 60, 4
 
 
@@ -308,6 +307,7 @@ def test_what_is_kept_gives_the_same_table(
     refused(empty, "no finished run")
 
 
+@pytest.mark.full
 def test_plots_and_a_page_are_made_of_results(
     grid, home, words, run_words, tmp_path, call, refused, monkeypatch
 ):

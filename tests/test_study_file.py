@@ -202,6 +202,7 @@ def test_a_run_is_not_used_with_other_code_than_its_own(folder, cache, call, ref
     call(*words)
 
 
+@pytest.mark.full
 def test_a_file_that_gives_a_name_to_something_else_is_noticed(folder, cache, call):
     other = folder / "other.py"
     words = ["run", other, "--task", "1", *ONE, *SMALL, *cache]
@@ -248,6 +249,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.full
 def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
     tmp_path, cache, call, monkeypatch, lines
 ):
@@ -517,6 +519,7 @@ def test_a_preset_leaves_the_corpus_of_a_file(scale, tmp_path):
     assert data.batch_tokens == other.batch_tokens
 
 
+@pytest.mark.full
 def test_a_file_of_declarations_serves_every_command(tmp_path, corpus, call, refused):
     path, run, other = tmp_path / "parts.py", tmp_path / "run", tmp_path / "other.py"
     path.write_text(PARTS)

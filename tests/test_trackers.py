@@ -129,6 +129,7 @@ def test_a_tracker_that_is_not_installed_is_refused(words, tmp_path, refused, mo
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.full
 def test_train_tracks_a_run(corpus, tmp_path, monkeypatch, package, call):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "wandb")
     wandb = package("wandb")

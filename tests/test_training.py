@@ -13,13 +13,14 @@ from t2t_jax import config
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.ops.dropout import dropout, plain, threefry
+from t2t_jax.recipes import RECIPES, recipe
 from t2t_jax.terminal import Progress
 from t2t_jax.training import sharding
 from t2t_jax.training.loop import Member, train
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.optimizer import learning_rate, make, peak_lr
 from t2t_jax.training.records import read_metrics
-from t2t_jax.training.step import hyper, initialise, make_step, shift
+from t2t_jax.training.step import abstract, hyper, initialise, make_step, shift
 
 V = 23
 SMALL = config.replace(
@@ -65,11 +66,26 @@ def run(c, batches):
     return out
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_has_a_step(name):
+    """Traced for the longest sentences with one layer; nothing is compiled."""
+    c = config.replace(recipe(name), N=1)
+    model, mesh = build(c, V), sharding.make_mesh()
+    with sharding.use_mesh(mesh):
+        state, ids = abstract(model, c, mesh), jax.ShapeDtypeStruct((2, c.data.max_length), "int32")
+        batch = {"source": ids, "target": ids}
+        after, metrics = jax.eval_shape(make_step(model, c), state, batch, hyper(c))
+    shapes, expected = (jax.tree.map(lambda x: (x.shape, x.dtype), x) for x in (after, state))
+    assert shapes == expected
+    assert metrics.loss.shape == ()
+
+
 def assert_close(a, b, rtol=1e-5, atol=1e-6):
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         np.testing.assert_allclose(x, y, rtol, atol)
 
 
+@pytest.mark.full
 def test_moments_are_of_the_mean_gradient():
     c, mesh = config.replace(SMALL, seed=0, **TRACED), sharding.make_mesh()
     with sharding.use_mesh(mesh):
@@ -116,6 +132,7 @@ def test_cross_entropy_equals_its_definition(smoothing, eps_ls, z_loss):
     assert actual["tokens"] == np.count_nonzero(target)
 
 
+@pytest.mark.full
 def test_a_z_loss_is_part_of_the_loss_and_not_of_the_nll():
     c = config.replace(SMALL, P_drop=0.0, eps_ls=0.0, z_loss=0.3)
     ((_, metrics),), b = run(c, [batch(0)]), batch(0)

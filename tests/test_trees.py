@@ -175,6 +175,7 @@ def treebank_sample():
     return Path(directory)
 
 
+@pytest.mark.full
 def test_strings_of_the_sample_are_reversible_and_f1_equals_that_of_evalb(treebank_sample):
     from PYEVALB import parser, scorer
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("hurried")
 NOTEBOOK = Path(__file__).parents[1] / "experiments" / "tutorial.ipynb"
 
 

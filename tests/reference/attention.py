@@ -69,15 +69,17 @@ def native_sparse(xp, o, own, q, k, v, q_length, kv_length):
     def attend(query, keys, values):
         if not len(keys):
             return xp.zeros(v.shape[1])
-        e = xp.exp(xp.stack([x @ query for x in keys]) / d**0.5)
-        return (e / e.sum()) @ xp.stack(list(values))
+        e = xp.exp(xp.asarray(keys) @ query / d**0.5)
+        return (e / e.sum()) @ xp.asarray(values)
 
+    whole = range(kv_length // b)
+    blocks = [
+        [x[j * b : j * b + b].reshape(-1) @ W for j in whole]
+        for x, W in ((k, own["W_k"]), (v, own["W_v"]))
+    ]
     for t in range(len(q)):
         end = min(t + 1, kv_length) if t < q_length else 0
-        small = [
-            [x[j * b : j * b + b].reshape(-1) @ W for j in range(end // b)]
-            for x, W in ((k, own["W_k"]), (v, own["W_v"]))
-        ]
+        small = [of[: end // b] for of in blocks]
         scores = {j: constant(q[t]) @ constant(x) for j, x in enumerate(small[0]) if j < t // b}
         chosen = {t // b, *selection.highest(scores, o["n"])}
         selected = np.array([s for s in range(end) if s // b in chosen], int)
