@@ -154,6 +154,22 @@ def test_the_package_tokenizers_gives_the_same_ids(name):
             assert [made.decode(ids)] == vocabulary.decode([ids])
 
 
+@pytest.mark.parametrize(
+    ("fields", "read"),
+    [
+        ({}, "<s> A"),
+        (dict(corpus="documents"), "<s> </s> A"),
+        (dict(corpus="copy", vocabulary=20), "<s> A </s>"),  # a prompt has an end
+    ],
+)
+def test_an_exported_tokenizer_reads_a_text_as_in_training(fields, read, tmp_path):
+    _, params, c = small("gpt2", **fields)
+    export(config.replace(c, **fields), params, VOCABULARY, tmp_path / "out", "hf")
+    made = json.loads((tmp_path / "out" / "tokenizer.json").read_text())["post_processor"]
+    pieces = (x.get("SpecialToken") or x["Sequence"] for x in made["single"])
+    assert " ".join(x["id"].strip("\x01") for x in pieces) == read
+
+
 def test_a_vocabulary_of_whole_words_has_no_tokenizer(tmp_path):
     for model in (of_words(["one", "two"]), train(TEXTS, V, whole=["hello"])):
         assert tokenizer(Vocabulary(model), [], [EOS]) is None
