@@ -70,7 +70,7 @@ def from_files(
 
 def _find(prefix: str, language: str, split: str) -> Path:
     plain = f"{prefix}.{language}"
-    for suffix in ("", *_OPEN):
+    for suffix in ("", *(f".{name}" for name, _ in _COMPRESSED.values())):
         if (path := Path(plain + suffix)).is_file():
             return path
     raise FilesMissing(
@@ -85,7 +85,13 @@ def _zstandard(path: Path, mode: str) -> Any:
     return io.BufferedReader(pyarrow.input_stream(path, compression="zstd"))
 
 
-_OPEN: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _zstandard}
+# First bytes of a compressed file -> its suffix, and the function that opens it.
+_COMPRESSED: dict[bytes, tuple[str, Callable[..., Any]]] = {
+    b"\x1f\x8b": ("gz", gzip.open),
+    b"\xfd7zXZ\0": ("xz", lzma.open),
+    b"BZh": ("bz2", bz2.open),
+    b"\x28\xb5\x2f\xfd": ("zst", _zstandard),
+}
 
 
 def _pairs(a: Path, b: Path) -> Iterator[Raw]:
@@ -105,9 +111,15 @@ def _pairs(a: Path, b: Path) -> Iterator[Raw]:
 def lines_of(path: Path) -> Iterator[bytes]:
     """The lines of a file; only a newline ends a line, not Unicode's other line breaks.
 
-    The suffix of a file says how it is compressed.
+    A compressed file is known by its first bytes, whatever its name.
     """
-    opened = _OPEN.get(path.suffix, open)
+    with path.open("rb") as file:
+        start = file.read(6)
+    named = {f".{name}" for name, _ in _COMPRESSED.values()}
+    magic = next((x for x in _COMPRESSED if start.startswith(x)), b"")
+    if not magic and path.suffix in named:
+        raise UsageError(f"{path} is not compressed as its name says: correct its name.")
+    name, opened = _COMPRESSED[magic] if magic else ("", open)
     try:
         with opened(path, "rb") as file:
             refuse_utf16(path, file.peek(1 << 16))
@@ -115,10 +127,10 @@ def lines_of(path: Path) -> Iterator[bytes]:
                 yield first.removeprefix(codecs.BOM_UTF8)
             yield from file
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        if opened is open or getattr(error, "errno", None):
+        if not magic or getattr(error, "errno", None):
             raise
         raise UsageError(
-            f"{path} is not a whole {path.suffix} file ({error}): download or compress it again."
+            f"{path} is not a whole {name} file ({error}): download or compress it again."
         ) from error
 
 
