@@ -203,15 +203,12 @@ def test_a_run_is_not_used_with_other_code_than_its_own(folder, cache, call, ref
 
 
 @pytest.mark.full
-def test_a_file_that_gives_a_name_to_something_else_is_noticed(folder, cache, call):
+def test_two_files_do_not_share_a_store_with_one_name_for_two_things(folder, cache, call, refused):
     other = folder / "other.py"
     words = ["run", other, "--task", "1", *ONE, *SMALL, *cache]
     other.write_text(TEXT.replace("EPSILON = 1e-6", "EPSILON = 1e-5"))
     try:
-        said = call(*words).err
-        assert "this code computes another decoding and likelihood and step in 1 of 1 runs" in said
-        assert "they are kept; --rerun makes them again" in said
-        forget()
+        refused(words, f"{folder / 'angles.py'} has made angles-demo", "--store")
         other.write_text(TEXT)  # with the same code, they share their runs
         forget()
         call(*words)

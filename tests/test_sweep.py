@@ -228,7 +228,7 @@ def test_base_has_sqrt_k_times_the_seeds_of_k_rows(grid):
 def test_no_count_is_zero(refused, tmp_path):
     words = "table3", "--store", tmp_path
     for command, flags in (("run", ["--tasks", "--seeds", "0"]), ("plan", ["--base-seeds", "-3"])):
-        refused([command, *words, *flags], f"{flags[-2]} {flags[-1]}: give 1 or more")
+        refused([command, *words, *flags], f"{flags[-2]}: {flags[-1]}: give 1 or more")
 
 
 def test_tasks_are_the_trials_and_the_seeds_of_rows(grid, open_data, monkeypatch):

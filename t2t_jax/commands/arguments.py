@@ -19,9 +19,14 @@ def _text(help: str, **more: Any) -> dict[str, Any]:
 
 
 def _number(
-    help: str, metavar: str, default: float | None = None, kind: Any = int
+    help: str, metavar: str, default: float | None = None, kind: Any = int, least: int = 1
 ) -> dict[str, Any]:
-    return dict(type=kind, default=default, metavar=metavar, help=help)
+    def number(text: str) -> float:
+        if not least <= (value := kind(text)) < 1 << 31:  # false for NaN
+            raise argparse.ArgumentTypeError(f"{text}: give {least} or more, but less than 2^31")
+        return value
+
+    return dict(type=number, default=default, metavar=metavar, help=help)
 
 
 def _path(help: str, default: Any = None, **more: Any) -> dict[str, Any]:
@@ -100,13 +105,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "for each compiled program, which seeds share]",
         "W",
     ),
-    "--task": _number("run only one task, a row with a trial or a seed, counted from 0", "I"),
+    "--task": _number("run one task, a row with a trial or a seed, counted from 0", "I", least=0),
     "--tasks": _flag("only print the number of tasks, of trials before tasks of seeds"),
     "--published": _path("count runs published there as done", metavar="FOLDER"),
     "--rerun": _flag("repeat the runs that compute something else than this code"),
     # I/W and the stage, for workers that `run` starts
     "--worker": _text(argparse.SUPPRESS),
-    "--stage": _number(argparse.SUPPRESS, "N", 0),
+    "--stage": _number(argparse.SUPPRESS, "N", 0, least=0),
     # plan
     "--from": _path(
         "store or folder of published results whose costs and deviations are used [--store, or "
@@ -114,10 +119,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         dest="origin",
         metavar="FOLDER",
     ),
-    "--detect": _number(
-        "also print how often a difference of this size in NLL per token would be found",
-        "NATS",
-        kind=float,
+    "--detect": dict(
+        type=float,
+        metavar="NATS",
+        help="also print how often a difference of this size in NLL per token would be found",
     ),
     # table, results, report, publish
     "--format:table": dict(
@@ -149,13 +154,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     "--tokens": _number("the largest number of tokens to generate [100]", "N", 100),
     "--temperature": _number(
-        "divides the logits; 0 chooses the most likely token [1]", "X", 1.0, float
+        "divides the logits; 0 chooses the most likely token [1]", "X", 1.0, float, least=0
     ),
     "--top-k": _number("draw among the K most likely tokens [all]", "K", 1 << 30),
     "--top-p": _number(
-        "draw among the most likely tokens of this probability [1]", "P", 1.0, float
+        "draw among the most likely tokens of this probability [1]", "P", 1.0, float, least=0
     ),
-    "--seed": _number("the draw: equal seeds continue a line equally [0]", "N", 0),
+    "--seed": _number("the draw: equal seeds continue a line equally [0]", "N", 0, least=0),
     "--format:export": dict(
         choices="ctranslate2 hf safetensors".split(),
         default="ctranslate2",
@@ -167,10 +172,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--out:attend": _path("directory [attention]", "attention"),
     # bench
     "--out:bench": _path("directory for the figures, as JSON and text [bench]", "bench"),
-    "--lengths": dict(nargs="+", type=int, metavar="N", help="[256 512 ... 16384]"),
+    "--lengths": _number("[256 512 ... 16384]", "N") | dict(nargs="+"),
     "--mechanisms": dict(nargs="+", metavar="NAME", help="[all]"),
     "--seconds": _number(
-        "a mechanism is dropped at the length whose call would take longer [20]", "S", 20, float
+        "a mechanism is dropped at the length whose call would take longer [20]", "S", 20, float, 0
     ),
     "--sizes:train": dict(_SIZES, default=["tiny", "base"], help="[tiny base]; big"),
     "--sizes:translate": dict(_SIZES, default=["tiny"], help="[tiny]; base big"),

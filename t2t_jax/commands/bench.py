@@ -11,32 +11,25 @@ from t2t_jax.bench import attention as attentions
 from t2t_jax.bench import keep
 from t2t_jax.bench import train as steps
 from t2t_jax.bench import translate as translations
-from t2t_jax.errors import UsageError
 
 
 def attention(arguments: Namespace) -> None:
     """Measures, stores and prints time and memory of mechanisms at every length, and plots them."""
-    lengths = arguments.lengths
-    if lengths and min(lengths) < 1:
-        raise UsageError(f"--lengths must be positive, not {min(lengths)}.")
     names = arguments.mechanisms or [*MECHANISMS]
     for name in names:
         parse(name)
     files.make_directory(arguments.out)
-    results = attentions.measure(names, lengths or attentions.LENGTHS, arguments.seconds)
+    lengths = arguments.lengths or attentions.LENGTHS
+    results = attentions.measure(names, lengths, arguments.seconds)
     keep(arguments.out / "attention.txt", results, attentions.table(results))
     attentions.plot(results, arguments.out / "attention")
 
 
 def train(arguments: Namespace) -> None:
     """Measures, stores and prints the time of training steps."""
-    if arguments.population < 1:
-        raise UsageError(f"--population must be at least 1, not {arguments.population}.")
     files.make_directory(arguments.out)
-    batch_tokens = arguments.batch_tokens
-    if batch_tokens is None:
-        batch_tokens = 2048 if jax.default_backend() == "cpu" else 25_000
-    results = steps.measure(arguments.sizes, batch_tokens, arguments.population)
+    usual = 2048 if jax.default_backend() == "cpu" else 25_000
+    results = steps.measure(arguments.sizes, arguments.batch_tokens or usual, arguments.population)
     keep(arguments.out / "train.txt", results, steps.table(results))
 
 

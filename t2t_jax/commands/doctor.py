@@ -48,10 +48,7 @@ def _packages() -> Finding:
     except metadata.PackageNotFoundError:
         return Finding("packages", "not checked, as t2t-jax runs without being installed")
     installed, problems = [], []
-    for line in lines:
-        requirement = Requirement(line)
-        if requirement.marker is not None:
-            continue
+    for requirement in (x for x in map(Requirement, lines) if x.marker is None):
         name = requirement.name
         try:
             version = metadata.version(name)

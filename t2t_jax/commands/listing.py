@@ -44,10 +44,7 @@ def _presets() -> list[str]:
         lines.append(f"{name:18}{preset.about}")
         fields, indent = config.describe(shrink(Config(), {}, preset), Config()), " " * 18
         lines += textwrap.wrap(fields, 100, initial_indent=indent, subsequent_indent=indent)
-    return [
-        *lines,
-        "The fields are Table 3's base; the same factors scale all other rows.",
-    ]
+    return [*lines, "The fields are Table 3's base; the same factors scale all other rows."]
 
 
 def _rows(study: Study) -> list[str]:

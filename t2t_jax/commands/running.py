@@ -12,7 +12,7 @@ from t2t_jax.data.prepare import opener
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.report import charts
-from t2t_jax.runs import claim, names, provenance, published, workers
+from t2t_jax.runs import claim, names, provenance, published, study_file, workers
 from t2t_jax.runs.identity import Job
 from t2t_jax.study import requests, sweep
 from t2t_jax.study.collecting import RowResult
@@ -34,7 +34,6 @@ def run(arguments: Namespace) -> None:
 
     With --worker or --task it runs a part of the study, and prints no table.
     """
-    _check_counts(arguments, "seeds", "base_seeds", "workers")
     study, asked = request(arguments)
     grid = asked.grid(study, arguments.store)
     seeds = sweep.seeds_of(grid, arguments.seeds, arguments.base_seeds)
@@ -78,7 +77,6 @@ def plan(arguments: Namespace) -> None:
     """Prints what a study would cost and find, from the stored table that is most like its own."""
     if arguments.detect is not None and not arguments.detect > 0:
         raise UsageError(f"--detect {arguments.detect}: give a number of nats above 0.")
-    _check_counts(arguments, "base_seeds")
     if arguments.origin and not arguments.origin.is_dir():
         raise UsageError(f"there is no folder {arguments.origin}: name another one with --from.")
     grid, lines, origin = grid_shown(arguments), list[RowResult](), ""
@@ -102,16 +100,9 @@ def _most_alike(grid: Grid, home: Path, cache: Path) -> tuple[list[RowResult], s
     return lines, f"{best.study}-{best.preset} of {home}"
 
 
-def _check_counts(arguments: Namespace, *flags: str) -> None:
-    for flag in flags:
-        count = getattr(arguments, flag)
-        if count is not None and count < 1:
-            raise UsageError(f"--{flag.replace('_', '-')} {count}: give 1 or more.")
-
-
 def _check(grid: Grid, arguments: Namespace, tasks: int) -> None:
     """Raises an error if the arguments, the rows or the store do not allow training."""
-    if arguments.task is not None and not 0 <= arguments.task < tasks:
+    if arguments.task is not None and arguments.task >= tasks:
         raise UsageError(f"--task {arguments.task}: choose one of 0 to {tasks - 1}.")
     if (grid.home / published.NAME).exists():
         raise UsageError(
@@ -179,6 +170,14 @@ def _report_changes(jobs: Sequence[Job], rerun: bool, report: Callable[[str], ob
         if changes is None:
             differing.setdefault("cannot be compared with", []).append(job)
         elif changes:
+            ours = study_file.file_of(job.c)
+            begun = published.read(job.directory, "environment.json") or {}
+            other = begun.get("study_file")
+            if ours and other and ours != other and Path(other).exists():
+                raise UsageError(
+                    f"{other} has made {job.name}, with different code under the names of {ours}: "
+                    "rename them in one of the files, or give each its own --store."
+                )
             differing.setdefault(f"computes another {' and '.join(changes)}", []).append(job)
     for difference, group in differing.items():
         listed = ", ".join(job.name for job in group)

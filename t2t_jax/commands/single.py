@@ -51,10 +51,6 @@ def translate(arguments: Namespace) -> None:
 
 def generate(arguments: Namespace) -> None:
     """Continues the lines of standard input, and prints tokens as they are drawn."""
-    for name, least in (("temperature", 0), ("top_k", 1), ("top_p", 0), ("tokens", 1)):
-        if not least <= getattr(arguments, name) < 1 << 31:  # false for NaN
-            flag = name.replace("_", "-")
-            raise UsageError(f"--{flag} must be at least {least} and less than 2^31.")
     cache_programs(arguments.cache)
     directory = resolve(arguments.run, arguments.store)
     c, model, params, vocabulary = loading.load(directory, say, translating=False)
@@ -187,8 +183,8 @@ def attend(arguments: Namespace) -> None:
 def _translate(
     c: Config, model: Any, params: Any, vocabulary: Any, lines: Sequence[str], first: int = 1
 ) -> list[str]:
-    limits: Any = dict(max_length=c.data.max_length, first=first, warn=say)
-    return translation.translate(model, params, lines, vocabulary, c.decoding, **limits)
+    of_model = model, params, lines, vocabulary, c.decoding
+    return translation.translate(*of_model, max_length=c.data.max_length, first=first, warn=say)
 
 
 def _read_texts(paths: Sequence[Path]) -> list[list[str]]:
