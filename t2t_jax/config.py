@@ -76,8 +76,7 @@ class Model:
         "none", "sigmoid gate of each head's output, or of its elements (the paper has none)"
     )
     decoder_conv: Size = _field(
-        0,
-        "width of causal convolutions after W_Q, W_K and W_V of decoder self-attention; 0: none",
+        0, "width of causal convolutions after W_Q, W_K and W_V of decoder self-attention; 0: none"
     )
     encoder_attention: str = _field(
         "scaled_dot_product",

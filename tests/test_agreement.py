@@ -146,9 +146,7 @@ def test_tables_without_values_of_the_paper_or_differences_have_no_agreement():
     assert {x.metric for x in agreements(lines(), ("PPL",))} == {"PPL"}
     other = [dataclasses.replace(run, origins={"vocabulary": "another"}) for run in others[0].runs]
     found, *_ = agreements([base, dataclasses.replace(others[0], runs=tuple(other)), *others[1:]])
-    assert (
-        len(found.points) == len(PAPER) - 1
-    )  # without a row whose perplexity is of other subwords
+    assert len(found.points) == len(PAPER) - 1  # without the row of other subwords
     unusual = tuple(dataclasses.replace(run, unusual="data another") for run in base.runs)
     assert agreements([dataclasses.replace(base, runs=unusual), *others]) == []
     equal = [dataclasses.replace(entry, runs=(run_of(2.5),)) for entry in lines()]

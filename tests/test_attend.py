@@ -167,7 +167,7 @@ def test_weights_do_not_depend_on_other_sentences_of_the_batch():
 
 
 def test_a_model_without_weights_is_refused():
-    with pytest.raises(UsageError, match="a masked language model does not read"):
+    with pytest.raises(UsageError, match="a masked language model reads no shifted"):
         attention_maps(*make("masked"), SOURCES, TARGETS)
     with pytest.raises(UsageError, match="NativeSparse has no attention weights"):
         maps_of_both("native")

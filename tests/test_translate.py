@@ -33,8 +33,6 @@ class Letters:
 class Reverse:
     """A model that reverses the source. Its state has the size of a cache."""
 
-    limit = None
-
     def __init__(self, limit=None):
         self.limit = limit
 

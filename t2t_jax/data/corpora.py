@@ -74,36 +74,23 @@ def _downloaded(where: str, metrics: tuple[str, ...], **fields: Any) -> Corpus:
     return Corpus(where, metrics, ("directory",), scalable=True, normalization="nmt_nfkc", **fields)
 
 
+_DRAWN: dict[str, Any] = dict(fields=("grade",), scalable=True, drawn_above=60_000)
+_FILES: dict[str, Any] = dict(fields=("train", "dev", "test"), scalable=True)
 _TO_TREES: dict[str, Any] = dict(languages=("en", "tree"), output_rule="trees")
 CORPORA: dict[str, Corpus] = {
     "grammar": Corpus(
         "synthetic:grammar",
-        fields=("grade",),
         languages=("en", "de"),
-        scalable=True,
         normalization="nmt_nfkc",
-        drawn_above=60_000,
         minimal_pairs="synthetic:minimal_pairs",
+        **_DRAWN,
     ),
-    "grammar_trees": Corpus(
-        "synthetic:treebank",
-        TREES,
-        fields=("grade",),
-        scalable=True,
-        drawn_above=60_000,
-        **_TO_TREES,
-    ),
+    "grammar_trees": Corpus("synthetic:treebank", TREES, **_DRAWN, **_TO_TREES),
     "multi30k": _downloaded("parallel:multi30k", MULTI30K),
     "multi30k_lower": _downloaded("parallel:multi30k_lower", MULTI30K),
     "wmt14": Corpus("parallel:wmt14", fields=("directory",), scalable=True),
-    "text": Corpus("parallel:text", fields=("train", "dev", "test"), scalable=True),
-    "documents": Corpus(
-        "documents:documents",
-        LIKELIHOODS,
-        fields=("train", "dev", "test"),
-        documents=True,
-        scalable=True,
-    ),
+    "text": Corpus("parallel:text", **_FILES),
+    "documents": Corpus("documents:documents", LIKELIHOODS, documents=True, **_FILES),
     "wsj": _downloaded("treebank:treebank", TREES, **_TO_TREES),
     "wsj_sample": _downloaded("treebank:treebank", TREES, sample=True, **_TO_TREES),
     "recall": _diagnostic(length=32, keys=4, fewest=0),

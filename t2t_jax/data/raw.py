@@ -126,10 +126,8 @@ def _of_function(data: Data, corpus: Corpus, function: Callable[..., Any]) -> Ra
         except Exception as error:
             raise in_function(f"corpus {name}", error) from error
 
-    content: dict[str, Any] = {
-        "code": corpus.version,
-        "files": [*map(sha256, map(Path, corpus.files))],
-    }
+    files = [*map(sha256, map(Path, corpus.files))]
+    content: dict[str, Any] = {"code": corpus.version, "files": files}
     content |= {"words": corpus.words} if corpus.words else {}
     return RawCorpus(content, lambda: streams_of(name, corpus.splits, read), corpus.words)
 

@@ -58,11 +58,8 @@ def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
             for split, numbers in _SECTIONS.items()
         }
     files = [*sections[0], *sections[1]]
-    return {
-        "train": [p for p in files if p.stem[-1] not in "89"],
-        "dev": [p for p in files if p.stem[-1] == "8"],
-        "test": [p for p in files if p.stem[-1] == "9"],
-    }
+    ends = {"train": "01234567", "dev": "8", "test": "9"}
+    return {split: [p for p in files if p.stem[-1] in digits] for split, digits in ends.items()}
 
 
 def pairs(files: Sequence[Path]) -> Iterator[Raw]:

@@ -187,13 +187,10 @@ def _moses_signature(outputs: Outputs) -> str:
 
 @metric("BLEU Moses", _moses_signature, of_sums, key="bleu_moses_lc", whole=True)
 def _moses(outputs: Outputs) -> Counts:
-    return moses(outputs.hypotheses, outputs.references, outputs.data.target)
-
-
-def moses(hypotheses: Texts, references: Texts, language: str) -> Counts:
     """BLEU of both sides after `lc_norm_tok`, as the literature of Multi30k reports it."""
-    both = (lc_norm_tok(lines, language) for lines in (hypotheses, references))
-    return sentence_statistics(*both, **_TOKENISED)
+    both = outputs.hypotheses, outputs.references
+    tokenised = (lc_norm_tok(lines, outputs.data.target) for lines in both)
+    return sentence_statistics(*tokenised, **_TOKENISED)
 
 
 def lc_norm_tok(lines: Texts, language: str) -> list[str]:

@@ -101,8 +101,7 @@ def translate_tokens(
       max_length: length of the longest training sentence, EOS included.
       first: line number of the first sentence.
       rule: the rule that outputs keep, as `output_rule` makes it.
-      warn: called with a message if sentences are longer than that or than the model's positions,
-        or if translations are cut.
+      warn: called with a message about sentences that are too long, or translations that are cut.
     """
     longest = model.limit or np.iinfo(np.int32).max
     lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
@@ -170,13 +169,7 @@ def decode(
         state = state, jax.vmap(rule.start)(source, jnp.minimum(max_lengths, capacity))
         step = constrain(step, rule, model.V)
     result = beam_search.search(
-        step,
-        memory,
-        state,
-        max_lengths=max_lengths,
-        capacity=capacity,
-        beam=beam,
-        alpha=alpha,
+        step, memory, state, max_lengths=max_lengths, capacity=capacity, beam=beam, alpha=alpha
     )
     return nn.with_logical_constraint(result, ((None, None), (None,)))  # replicated on every host
 

@@ -52,10 +52,7 @@ def attention_maps(
     model is masked.
     """
     if model.masked:
-        raise UsageError(
-            "a masked language model does not read a shifted target, so it has no maps of teacher "
-            "forcing: give a model of another architecture."
-        )
+        raise UsageError("a masked language model reads no shifted target: give another model.")
     # Without kernels, as they do not support the columns that are appended to the values.
     model, out = model.clone(c=replace(model.c, kernels="plain")), []
     for first in range(0, len(sources), _ROWS):

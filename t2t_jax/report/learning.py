@@ -10,11 +10,7 @@ from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowResult
 
-AXES = {
-    "steps": "steps",
-    "flops": "FLOPs, counted",
-    "seconds": "seconds",
-}
+AXES = {"steps": "steps", "flops": "FLOPs, counted", "seconds": "seconds"}
 SHOWN = 5  # panels begin at 1 / SHOWN of their shortest run, before which rows hardly differ
 POINTS = 60  # of a curve in training; more would not be visible
 MARKERS = 12  # about this many of a curve's evaluations on dev are shown

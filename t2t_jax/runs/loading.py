@@ -119,8 +119,8 @@ def evaluate(
         sources, references = texts
         outputs = Outputs((), references, sources, data=c.data)
     check([*own, *more], outputs, report)
-    limits: Any = dict(max_length=c.data.max_length, warn=report)
-    hypotheses = translate(model, params, outputs.sources, vocabulary, c.decoding, **limits)
+    of_model = model, params, outputs.sources, vocabulary, c.decoding
+    hypotheses = translate(*of_model, max_length=c.data.max_length, warn=report)
     return score(outputs._replace(hypotheses=hypotheses), [*own, *more])[0]
 
 

@@ -60,11 +60,9 @@ def merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 def _both(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     texts = {name: x for name, x in now.items() if not isinstance(x, dict)}
-    last = {name: str(before.get(name, x)).split(", then ")[-1] for name, x in texts.items()}
-    return {
-        name: before.get(name, x) if last[name] == str(x) else f"{before[name]}, then {x}"
-        for name, x in texts.items()
-    }
+    merged = {n: (before.get(n, x), x) for n, x in texts.items()}
+    same = {n for n, (old, x) in merged.items() if str(old).split(", then ")[-1] == str(x)}
+    return {n: old if n in same else f"{old}, then {x}" for n, (old, x) in merged.items()}
 
 
 def made_in(directory: Path) -> Mapping[str, Any]:

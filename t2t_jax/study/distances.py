@@ -103,9 +103,8 @@ def contrastive_accuracies(lines: Sequence[RowResult]) -> Accuracies:
         runs = line.runs
         signatures = {run.result.get(store.CONTRASTIVE, {}).get("signature", "") for run in runs}
         every = [judging.kept(run.directory, run.result) for run in runs]
-        if len(signatures) > 1:  # its runs were judged on different pairs
-            continue
-        sets = sets or signatures - {""}
+        if len(signatures) == 1:  # else, its runs were judged on different pairs
+            sets = sets or signatures - {""}
         if runs and all(every) and signatures == sets:
             pairs = zip(*every, strict=True)
             means = (x[0]._replace(right=sum(y.right for y in x) / len(x)) for x in pairs)

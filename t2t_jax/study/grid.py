@@ -139,11 +139,9 @@ class Grid:
                 f"{self.study.name} measures perplexity alone, and translates nothing: leave out "
                 "--metrics, or give its study a split."
             )
-        if unknown := self.study.metrics.keys() - CORPORA.keys():
-            name = min(unknown)
-            raise UsageError(
-                f"{self.study.name} names metrics of corpus {name!r}: {near(name, CORPORA)}"
-            )
+        if unknown := [name for name in self.study.metrics if name not in CORPORA]:
+            said = f"{self.study.name} names metrics of corpus {unknown[0]!r}"
+            raise UsageError(f"{said}: {near(unknown[0], CORPORA)}")
         if CONTRASTIVE in self.metrics and not CORPORA[self.data.corpus].minimal_pairs:
             known = " or ".join(name for name, x in CORPORA.items() if x.minimal_pairs)
             raise UsageError(

@@ -138,13 +138,11 @@ def _unmeasured(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
     for name in grid.computed:
         of_split_alone = "`run` with this metric" if of_split(name)[1] else ""
         needed = _NEEDED.get(name, of_split_alone or "translations, which are not stored")
-        reason = (
-            "as base was not judged on the same pairs" if name == CONTRASTIVE else f"as {_UNKNOWN}"
-        )
+        reason = "base was not judged on the same pairs" if name == CONTRASTIVE else _UNKNOWN
         measures = [(line.row.name, line.measure(name)) for line in finished]
         blank = [row for row, measure in measures if measure is None]
         untested = [row for row, measure in measures if measure and measure.draws is None]
-        for rows, lack in ((blank, f"needs {needed}"), (untested, f"is not tested, {reason}")):
+        for rows, lack in ((blank, f"needs {needed}"), (untested, f"is not tested, as {reason}")):
             if rows:
                 of_rows = "" if len(rows) == len(finished) else f" for {'; '.join(rows)}"
                 yield Note(f"{name} {lack}{of_rows}.", *rows)
@@ -214,9 +212,8 @@ def _tests(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
         measures = {x.row.name: m for x in lines if (m := x.measure(name))}
         untested = [row for row, m in measures.items() if m.draws is None]
         if untested and len(measures) > 1:
-            rows = "" if base in untested else f" for {'; '.join(untested)}"
-            why = f"it is infinite or {_UNKNOWN}"
-            yield Note(f"{name} is not tested{rows}, as {why}.", *untested)
+            of = "" if base in untested else f" for {'; '.join(untested)}"
+            yield Note(f"{name} is not tested{of}, as it is infinite or {_UNKNOWN}.", *untested)
     columns = (x for line in lines for name in grid.scores if (x := line.measure(name)))
     if any(x.difference and x.p is None for x in columns):
         rows = "Rows with one seed are not tested, as"

@@ -92,13 +92,10 @@ class Choice:
     @property
     def at_edge(self) -> list[str]:
         """The numeric fields whose chosen value is the least or the greatest of several."""
-        names = []
-        for name, chosen in self.values.items():
-            values = {trial.values[name] for trial in self.trials}
-            numeric = len(values) > 1 and config.field_type(name) in (int, float)
-            if numeric and chosen in (min(values), max(values)):
-                names.append(name)
-        return names
+        numeric = {n: x for n, x in self.values.items() if config.field_type(n) in (int, float)}
+        tried = {name: {trial.values[name] for trial in self.trials} for name in numeric}
+        several = {name: (min(x), max(x)) for name, x in tried.items() if len(x) > 1}
+        return [name for name, ends in several.items() if numeric[name] in ends]
 
 
 UNTUNED = Choice(())

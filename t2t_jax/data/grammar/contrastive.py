@@ -42,10 +42,7 @@ class Error(NamedTuple):
 
 
 def contrastive_set(
-    seed: int = 0,
-    grade: Grade = NORMAL,
-    count: int = 100,
-    known: Container[str] = (),
+    seed: int = 0, grade: Grade = NORMAL, count: int = 100, known: Container[str] = ()
 ) -> list[dict[str, Any]]:
     """Returns a set in the format of LingEval97: source, reference, and errors.
 

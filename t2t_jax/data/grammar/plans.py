@@ -97,12 +97,7 @@ def draw_plan(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, plan: Pla
 
 
 def add_adverbials(
-    d: Draft,
-    spec: ClauseSpec,
-    c: Clause,
-    verb: Verb,
-    plan: Plan,
-    filled: list[tuple[Slot, Phrase]],
+    d: Draft, spec: ClauseSpec, c: Clause, verb: Verb, plan: Plan, filled: list[tuple[Slot, Phrase]]
 ) -> None:
     """Adds the planned adverbials to a clause, in English order."""
     bare = plan.negated or spec.plain or spec.event
