@@ -1,16 +1,19 @@
 """How far seeds move the loss of each attention mechanism, and which part of a seed does so.
 
-    launch/local.sh run noise --store runs/noise --seeds 8 --base-seeds 8         5 core-hours
-    launch/local.sh run attention --store runs/noise --seeds 6 --base-seeds 12    7 core-hours
+    launch/local.sh run noise --store runs/noise --seeds 6 --base-seeds 6         5 core-hours
+    launch/local.sh run attention --store runs/noise --seeds 5 --base-seeds 12    6 core-hours
     launch/local.sh experiments/noise.py                    tables and figure of published results
 
 Study `noise` compares sources in six mechanisms. A seed sets the initial parameters, the order of
 the batches and dropout. The rows of a mechanism move one of the three to the next seed. Such a run
 and the run of the same seed differ in this source alone. Such a run and the run of the next seed
 share this source alone. Half of a squared difference estimates the variance over what differs. If
-sources did not interact, the variances over one source alone would sum to the whole. Study
-`attention` gives the deviation of every mechanism over seeds, the seeds with which a test finds a
-difference, and how often usual rules declare a winner between two rows whose true means are equal.
+sources did not interact, the variances over one source alone would sum to the whole. The last row
+of a mechanism changes label smoothing by three units in the last place of float32, so that only
+rounding differs. If rounding moves a result as far as a seed does, training amplifies whatever
+differs (Summers and Dinneen 2021). Study `attention` gives the deviation of every mechanism over
+seeds, the seeds with which a test finds a difference, and how often usual rules declare a winner
+between two rows whose true means are equal.
 """
 
 import math
@@ -27,6 +30,7 @@ from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "noise"
 SOURCES = {"init": "initialisation", "order": "order of batches", "dropout": "dropout"}
+ROUNDED = 0.1 * (1 + 2**-22)  # eps_ls, three units in the last place of float32 above its default
 EVERYWHERE = "encoder", "decoder", "cross"
 MECHANISMS = {  # as in attention.py, whose runs they share
     "scaled dot product": {},
@@ -41,7 +45,7 @@ DETECTED = 0.01, 0.05  # nats
 POWER = 0.8
 PAIRS = 20_000  # simulated comparisons of two rows
 PICKED = 3  # runs of each row in a comparison
-COLUMNS = *(f"{x}_attention" for x in EVERYWHERE), *(f"{x}_offset" for x in SOURCES)
+COLUMNS = *(f"{x}_attention" for x in EVERYWHERE), *(f"{x}_offset" for x in SOURCES), "eps_ls"
 
 
 @study(
@@ -57,6 +61,7 @@ def noise():
         for row in (
             Row(name, roles),
             *(Row(f"{name}, other {x}", {**roles, f"{x}_offset": 1}) for x in SOURCES),
+            Row(f"{name}, other rounding", {**roles, "eps_ls": ROUNDED}),
         )
     ]
 
@@ -75,29 +80,32 @@ class Deviation(NamedTuple):
         return cls(math.sqrt(variance), float(low), float(high), freedom)
 
     @classmethod
-    def of_pairs(cls, first, second):
-        """Returns the deviation over what differs in pairs of runs, whose seeds are consecutive.
+    def of_pairs(cls, first, second, chained):
+        """Returns the deviation over what differs in pairs of runs.
 
-        Neighbouring pairs share a seed: m of them have 2 m^2 / (3 m - 1) degrees of freedom
-        (Satterthwaite 1946) if sources do not interact, and more if they do.
+        Args:
+          chained: whether neighbouring pairs share a seed of what differs. Then m of them have
+            2 m^2 / (3 m - 1) degrees of freedom (Satterthwaite 1946) if sources do not interact,
+            and more if they do; otherwise they have m.
         """
         halves, m = (np.asarray(first) - np.asarray(second)) ** 2 / 2, len(first)
-        return cls.of(halves.mean(), 2 * m * m / (3 * m - 1))
+        return cls.of(halves.mean(), 2 * m * m / (3 * m - 1) if chained else m)
 
 
 def sources(values):
-    """Returns the deviations over all sources, over one source alone, and over all but one.
+    """Returns the deviations over all sources, over one alone, over all but one, and over rounding.
 
     Args:
-      values: of seeds 0 to n - 1, by the source that a row moves; "" is the row that moves none.
+      values: of seeds 0 to n - 1, by what a row moves: nothing (""), a source, or rounding.
     """
     whole = np.array(values[""])
     deviations = {"all sources": Deviation.of(whole.var(ddof=1), len(whole) - 1)}
     for name, title in SOURCES.items():
         moved = values[name]
-        deviations[f"{title} alone"] = Deviation.of_pairs(whole, moved)
-        deviations[f"all but {title}"] = Deviation.of_pairs(whole[1:], moved[:-1])
-    return deviations
+        deviations[f"{title} alone"] = Deviation.of_pairs(whole, moved, chained=True)
+        deviations[f"all but {title}"] = Deviation.of_pairs(whole[1:], moved[:-1], chained=True)
+    rounded = Deviation.of_pairs(whole, values["rounding"], chained=False)
+    return deviations | {"rounding alone": rounded}
 
 
 def seeds_to_detect(size, deviations):
@@ -181,7 +189,8 @@ def measure(lines_of_noise, lines_of_attention):
     by_name = {line.row.name: by_metric(line) for line in lines_of_noise}
     of_sources = {}
     for name in MECHANISMS:
-        rows = {"": by_name[name]} | {x: by_name[f"{name}, other {x}"] for x in SOURCES}
+        moved = {x: by_name[f"{name}, other {x}"] for x in (*SOURCES, "rounding")}
+        rows = {"": by_name[name]} | moved
         n = consecutive([row["NLL"] for row in rows.values()])
         if n > 2:
             of_sources[name] = {

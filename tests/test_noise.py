@@ -16,6 +16,8 @@ from t2t_jax.training import sharding
 from t2t_jax.training.step import hyper, initialise
 
 SOURCES = [*noise.SOURCES]
+MOVED = "", *SOURCES, "rounding"
+ROUNDING = 0.15  # deviation of simulated runs
 
 
 def configured(**changes):
@@ -73,9 +75,14 @@ def test_noise_and_attention_share_rows():
     rows = {row.name: row.changes for row in attention.attention.rows}
     for row in noise.noise.rows:
         name, _, moved = row.name.partition(", other ")
-        expected = dict(rows[name]) | ({f"{moved}_offset": 1} if moved else {})
-        assert dict(row.changes) == expected
-    assert len(noise.noise.rows) == 24
+        change = {"": {}, "rounding": dict(eps_ls=noise.ROUNDED)}.get(moved, {f"{moved}_offset": 1})
+        assert dict(row.changes) == dict(rows[name]) | change
+    assert len(noise.noise.rows) == 30
+
+
+def test_other_rounding_differs_by_three_units_in_the_last_place():
+    numbers = np.float32([config.Config().training.eps_ls, noise.ROUNDED])
+    assert np.diff(numbers.view(np.int32)) == 3
 
 
 def drawn(effects, interaction, n, random):
@@ -88,7 +95,9 @@ def drawn(effects, interaction, n, random):
         at = [seed + (x == moved) for x in SOURCES]
         return sum(alone[x][i] for x, i in zip(SOURCES, at, strict=True)) + together[tuple(at)]
 
-    return {moved: [value(seed, moved) for seed in range(n)] for moved in ("", *SOURCES)}
+    values = {moved: [value(seed, moved) for seed in range(n)] for moved in ("", *SOURCES)}
+    rounded = [x + random.normal(scale=2**0.5 * ROUNDING) for x in values[""]]
+    return values | {"rounding": rounded}
 
 
 @pytest.mark.parametrize("interaction", [0.0, 0.5])
@@ -97,7 +106,7 @@ def test_deviations_by_source_follow_the_model_that_made_the_runs(interaction):
     effects, random = dict(init=0.3, order=0.1, dropout=0.2), np.random.default_rng(0)
     found = noise.sources(drawn(effects, interaction, 3000, random))
     squares = sum(x**2 for x in effects.values())
-    expected = {"all sources": squares + interaction**2}
+    expected = {"all sources": squares + interaction**2, "rounding alone": ROUNDING**2}
     for name, title in noise.SOURCES.items():
         expected[f"{title} alone"] = effects[name] ** 2 + interaction**2
         expected[f"all but {title}"] = squares - effects[name] ** 2 + interaction**2
@@ -124,6 +133,8 @@ def test_intervals_by_source_hold_the_deviation_in_19_of_20_cases():
             inside["alone"].append(alone.low < effects[name] < alone.high)
             rest = (sum(squares.values()) - squares[name]) ** 0.5
             inside["without"].append(without.low < rest < without.high)
+        rounded = found["rounding alone"]
+        inside["rounding"].append(rounded.low < ROUNDING < rounded.high)
     for of_kind in inside.values():
         assert np.mean(of_kind) == pytest.approx(0.95, abs=0.015)
 
@@ -145,7 +156,7 @@ def test_runs_are_paired_by_their_seeds_and_tables_show_them(tmp_path):
     random, rows = np.random.default_rng(0), []
     values = {}
     for name in noise.MECHANISMS:
-        for moved in ("", *SOURCES):
+        for moved in MOVED:
             seeds = (0, 1, 2, 4, 5) if moved == "order" else range(6)
             values[name, moved] = {seed: random.normal(2, 0.05) for seed in seeds}
             label = f"{name}, other {moved}" if moved else name
@@ -155,7 +166,7 @@ def test_runs_are_paired_by_their_seeds_and_tables_show_them(tmp_path):
     attention_rows.append(line("two seeds", {0: 2.0, 1: 2.1}))
     results = noise.measure(rows, attention_rows)
     of_local = results["sources"]["local"]["NLL"]
-    firsts = {x: [values["local", x][seed] for seed in range(3)] for x in ("", *SOURCES)}
+    firsts = {x: [values["local", x][seed] for seed in range(3)] for x in MOVED}
     assert of_local == noise.sources(firsts)
     assert [*results["rows"]] == [*noise.MECHANISMS]
     assert results["rows"]["local"]["NLL"].size == pytest.approx(
