@@ -181,6 +181,14 @@ def test_one_of_several_corpora_of_the_same_options_is_not_guessed(texts, tmp_pa
         prepare(request(texts), tmp_path / "cache", quiet)
 
 
+def test_the_corpus_that_was_asked_for_is_found_beside_one_with_a_test_set(texts, tmp_path):
+    without = request({name: x for name, x in texts.items() if name != "test"})
+    made = prepare(without, tmp_path / "cache", quiet), prepare(request(texts), tmp_path / "cache")
+    Path(f"{texts['train'][0]}.en").unlink()
+    asked = without, request(texts)
+    assert made == tuple(prepare(x, tmp_path / "cache", quiet) for x in asked)
+
+
 def test_a_byte_order_mark_is_not_text(texts, tmp_path):
     prefix, en, de = texts["test"]
     write(prefix, [b"\xef\xbb\xbf" + en[0].encode() + b"\n", *en[1:]], de)
@@ -630,6 +638,34 @@ def test_annotations_of_some_pairs_alone_are_refused(tmp_path):
     data = config.replace(config.Config(), corpus="partly", vocabulary=6).data
     with pytest.raises(UsageError, match="has annotations of 1 of its 2 pairs"):
         open_corpus(data, tmp_path / "cache", quiet)
+    study_file.forget(path, before)
+
+
+@pytest.mark.parametrize("word", ["<pad>", "</s>", "_a", "a"])
+def test_words_that_are_special_or_declared_twice_are_refused(word, own, tmp_path, monkeypatch):
+    declared = dataclasses.replace(CORPORA["own"], words=("a", "b", "c", word))
+    monkeypatch.setitem(CORPORA, "own", declared)
+    with pytest.raises(UsageError, match=f"corpus own has the word {word} twice, or it names"):
+        open_corpus(config.replace(own, vocabulary=8).data, tmp_path, quiet)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("yield '_a b', 'b'", "train of odd has a prompt in a source"),
+        ("yield {'source': 'a', 'target': 'b'}", "corpus odd yields {'source': 'a', 'targe"),
+    ],
+)
+def test_prompts_in_sources_and_other_items_than_pairs_are_refused(line, words, tmp_path):
+    path, before = tmp_path / "odd.py", study_file.entries()
+    path.write_text(
+        "from t2t_jax.study import corpus\n"
+        "@corpus('odd', splits='train dev', metrics='accuracy', words='a b', prompts=True)\n"
+        f"def odd(split):\n    {line}\n"
+    )
+    study_file.load(path)
+    with pytest.raises(UsageError, match=words):
+        open_corpus(Data(corpus="odd", vocabulary=6), tmp_path / "cache", quiet)
     study_file.forget(path, before)
 
 

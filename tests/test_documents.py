@@ -80,12 +80,22 @@ def test_a_pattern_may_have_folders_at_any_depth_and_reads_a_file_once(files, tm
 
 def test_equal_bytes_under_another_name_are_read_as_their_name_says(files, tmp_path):
     lines = "".join(json.dumps({"text": x}) + "\n" for x in TEXTS)
-    for name in ("lines[1].txt", "lines.jsonl", "lines.jsonl.txt"):  # no pattern, but a name
+    for name in ("lines[1].txt", "lines.JSONL", "lines.jsonl.txt"):  # no pattern, but a name
         path = tmp_path / name
         path.write_text(lines)
         data = Data(corpus="documents", vocabulary=310, **files | dict(dev=str(path)))
         dev = open_corpus(data, tmp_path / "cache", toy.quiet).splits["dev"].references
-        assert (dev == TEXTS) == (name == "lines.jsonl")
+        assert (dev == TEXTS) == (name == "lines.JSONL")
+
+
+@pytest.mark.parametrize("name", ["dev.txt", "dev.jsonl"])
+def test_a_carriage_return_before_a_newline_is_no_text(name, files, tmp_path):
+    text = "\r\n\r\n".join(x.replace("\n", "\r\n") for x in TEXTS[:5])
+    lines = "".join(json.dumps({"text": x}) + "\n" for x in text.split("\r\n\r\n"))
+    (tmp_path / name).write_bytes((text if name == "dev.txt" else lines).encode())
+    data = Data(corpus="documents", vocabulary=310, **files | dict(dev=f"{tmp_path}/{name}"))
+    dev = open_corpus(data, tmp_path / "cache", toy.quiet).splits["dev"].references
+    assert dev == TEXTS[:5]
 
 
 def test_the_column_of_a_parquet_file_is_read_as_documents(tmp_path):

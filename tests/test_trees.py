@@ -255,6 +255,9 @@ def test_a_directory_without_the_files_of_a_split_is_refused(tmp_path):
     assert [p.name for p in files["dev"]] == ["wsj_0008.mrg", "wsj_0108.mrg"]
     with pytest.raises(UsageError, match=r"02 to 23 .* \(it has: 00, 01, 05\)"):
         treebank.splits(directory, "wsj")
+    sample_of(directory / "copy", (1,))
+    with pytest.raises(UsageError, match=r"has wsj_0108\.mrg more than once"):
+        treebank.splits(directory, "wsj_sample")
     with pytest.raises(UsageError, match="no file wsj_SSNN"):
         treebank.splits(tmp_path / "none", "wsj_sample")
     with pytest.raises(UsageError, match="--directory"):

@@ -111,9 +111,8 @@ def shapes_of(
     """
     rectangles = bounds(source.lengths, target.lengths, count)
     S, T = np.array(rectangles).T
-    s, t = np.arange(S.max() + 1), np.arange(T.max() + 1)
-    covers = (s[:, None, None] <= S) & (t[None, :, None] <= T)  # [s, t, rectangles]
-    bucket = covers.argmax(-1).astype(np.uint8)[source.lengths, target.lengths]
+    covers = (source.lengths[:, None] <= S) & (target.lengths[:, None] <= T)  # [pairs, rectangles]
+    bucket = covers.argmax(-1).astype(np.uint8)
     pairs = np.bincount(bucket, minlength=len(rectangles)).tolist()
     shapes = []
     for (S, T), n in zip(rectangles, pairs, strict=True):

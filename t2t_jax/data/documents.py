@@ -48,7 +48,7 @@ def _read(*paths: Path) -> Iterator[Raw]:
 
 def _reader(path: Path) -> Callable[[Path], Iterator[bytes]]:
     """The function that reads a file, by the last of its suffixes that names a format."""
-    readers = [_READERS[suffix] for suffix in path.suffixes if suffix in _READERS]
+    readers = [_READERS[x] for x in map(str.lower, path.suffixes) if x in _READERS]
     return readers[-1] if readers else _plain_text
 
 

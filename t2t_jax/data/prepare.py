@@ -123,15 +123,18 @@ def _check_fields(data: Data) -> None:
 def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:
     """The corpus below `root` that was prepared, perhaps elsewhere, for the same fields.
 
-    A path that is given must be the same absolute path. It is None if there are several of
-    different content: nothing says which files are meant.
+    A path that is given must be the same absolute path. If no corpus has the same paths, it may
+    have more of them, such as a test set. It is None if there are several of different content:
+    nothing says which files are meant.
     """
-    found, free = {}, {name: "" for name in PATHS if not requested[name]}
+    found: dict[bool, dict[str, Path]] = {True: {}, False: {}}  # by whether all paths are equal
+    free = {name: "" for name in PATHS if not requested[name]}
     for path in sorted(root.glob("*/meta.json")):
         try:
             meta = files.read_json(path)
         except UsageError:  # another corpus is damaged
             continue
         if meta.get("format") == FORMAT and {**meta["asked"], **free} == requested:
-            found[meta["fingerprint"]] = path.parent
-    return found.popitem()[1] if len(found) == 1 else None
+            found[meta["asked"] == requested][meta["fingerprint"]] = path.parent
+    alike = found[True] or found[False]
+    return alike.popitem()[1] if len(alike) == 1 else None

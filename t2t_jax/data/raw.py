@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from t2t_jax.config import PATHS, Data
 from t2t_jax.data.corpora import CORPORA, Corpus, parse_options
+from t2t_jax.data.vocabulary import SPECIAL
 from t2t_jax.errors import UsageError, in_function
 from t2t_jax.parts import implementation
-from t2t_jax.tokens import UNK
+from t2t_jax.tokens import PROMPT, UNK
 
 HOME = "t2t_jax.data"  # the package in which the table of corpora names functions
 Report = Callable[[str], object]
@@ -62,6 +63,12 @@ def raw_corpus(data: Data, root: Path, report: Report) -> RawCorpus:
     corpus = CORPORA[data.corpus]
     function = implementation(corpus.where, HOME)
     raw = _of_function(data, corpus, function) if corpus.splits else function(data, root, report)
+    taken = [x for x in raw.words if x.startswith(PROMPT) or x in SPECIAL or raw.words.count(x) > 1]
+    if taken:
+        raise UsageError(
+            f"corpus {data.corpus} has the word {taken[0]} twice, or it names a special token or "
+            "a prompt: declare each word once, and name it otherwise."
+        )
     size = len(raw.words) + UNK + 1
     if raw.words and size != data.vocabulary:
         raise UsageError(
@@ -109,7 +116,7 @@ def sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read ({error.strerror}): check its permissions."
+            f"{path} cannot be read ({error.strerror}): correct the path or its permissions."
         ) from error
 
 
@@ -136,8 +143,9 @@ def _encoded(name: str, split: str, item: Sequence[Any]) -> Raw:
     """A pair of texts, perhaps with a mapping of annotations, as bytes; or a document."""
     if CORPORA[name].documents and isinstance(item, str):
         return Raw(b"", item.encode(errors="surrogatepass"), document=True)
-    texts, extra = item[:2], item[2] if len(item) == 3 else None
-    if [*map(type, texts)] != [str, str] or len(item) > 3 or not isinstance(extra, Mapping | None):
+    parts = item if isinstance(item, tuple | list) else ()
+    texts, extra = parts[:2], parts[2] if len(parts) == 3 else None
+    if [*map(type, texts)] != [str, str] or len(parts) > 3 or not isinstance(extra, Mapping | None):
         raise UsageError(
             f"corpus {name} yields {item!r} in {split}: yield two texts, and perhaps a mapping of "
             "annotations; or one text each time, if it is declared with documents=True."

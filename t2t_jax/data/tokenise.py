@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from t2t_jax import files
 from t2t_jax.config import Data
 from t2t_jax.data.cache import FORMAT, NEWLINE, SIDES, ragged
 from t2t_jax.data.corpora import CORPORA
@@ -122,8 +123,7 @@ def _fill(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
         "fingerprint": digest.hexdigest(),
         "versions": {p: importlib.metadata.version(p) for p in ("sentencepiece", "numpy")},
     }
-    text = json.dumps(meta, indent=1, ensure_ascii=False)
-    (directory / "meta.json").write_text(text + "\n", "utf-8")
+    files.write_json(directory / "meta.json", meta)
 
 
 def _vocabulary(
@@ -167,6 +167,11 @@ def _write_split(
     pairs = _valid(stream, counts)
     while chunk := list(itertools.islice(pairs, size)):
         ids = [encode([getattr(pair, side) for pair in chunk]) for side in SIDES]
+        if any(min(row, default=0) < 0 for row in ids[0]):
+            raise UsageError(
+                f"{stream.where} has a prompt in a source, a word that begins with {PROMPT}: only "
+                "targets have prompts, as a source is input anyway."
+            )
         read = [[len(row) for row in side] for side in ids[documents:]]
         kept = _kept(read, name, longest, counts)
         counts["pairs"] += len(kept)
@@ -251,7 +256,7 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
     for total, raw in enumerate(stream.read(), start=1):
         try:
             source, target = plain(raw.source.decode()).strip(), raw.target.decode()
-            lines = target.split("\n") if raw.document else [target]
+            lines = target.replace("\r\n", "\n").split("\n") if raw.document else [target]
             target = "\n".join(map(plain, lines)).strip()
         except UnicodeDecodeError:
             counts["not_utf8"] += 1

@@ -43,6 +43,9 @@ def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
     for path in sorted(directory.rglob("*.mrg"), key=lambda p: p.name):
         if match := _NAME.fullmatch(path.name):
             sections.setdefault(int(match[1]), []).append(path)
+    names = [path.name for paths in sections.values() for path in paths]
+    if twice := next((x for x in names if names.count(x) > 1), ""):
+        raise UsageError(f"{directory} has {twice} more than once: give the folder of one copy.")
     needed = set(range(2, 24)) if corpus == "wsj" else {0, 1}
     if missing := needed - sections.keys():
         has, lacks = (", ".join(f"{s:02}" for s in sorted(x)) for x in (sections, missing))

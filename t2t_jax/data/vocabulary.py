@@ -20,9 +20,10 @@ _SPACES = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029), " ")
 # text: before the names of special tokens, and for SentencePiece's sign of a space as a character.
 _MARK, _SPACE_SIGN = "\x01", ("▁", "\x02")
 BYTES = UNK + 1 + 256  # the size of a vocabulary of bytes
+SPECIAL = "<pad>", "<s>", "</s>", "<unk>"  # what the special tokens are called
 _NAMES = {
-    f"{name}_piece": f"{_MARK}<{text}>"
-    for name, text in (("pad", "pad"), ("bos", "s"), ("eos", "/s"), ("unk", "unk"))
+    f"{name}_piece": f"{_MARK}{text}"
+    for name, text in zip(("pad", "bos", "eos", "unk"), SPECIAL, strict=True)
 }
 
 
