@@ -797,11 +797,16 @@ def test_a_pattern_that_leaves_no_key_out_is_dense_attention(spec, causal):
         (dict(parts=2, rows=1), "parts excludes"),
         (dict(kept=lambda s: s < 4), "true of keys beyond the window"),
         (dict(stride=8, block=8), "true of keys beyond the window"),
+        (dict(sees=lambda t, s: abs(s - t) <= 8, near=0), "beyond the window or its blocks"),
+        (
+            dict(sees=lambda t, s: (abs(s - t) < 9) & (s % 2 == t % 2), window=4, parts=2, near=0),
+            "beyond the window or its blocks",
+        ),
     ],
 )
 def test_a_pattern_that_contradicts_itself_is_refused(fields, words):
     with pytest.raises(UsageError, match=words):
-        Reach(lambda t, s: s <= t, window=8, **fields)
+        Reach(**dict(sees=lambda t, s: s <= t, window=8) | fields)
 
 
 @FULL

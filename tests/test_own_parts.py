@@ -274,6 +274,15 @@ def test_a_pattern_that_cross_attention_cannot_decode_is_refused(files):
         mechanism("sinks", **everywhere)(lambda w: reach.streaming(w, 4))
 
 
+def test_only_mechanisms_that_fit_all_other_settings_are_proposed():
+    with pytest.raises(UsageError, match="use one of") as refused:
+        replace(Config(), cross_attention="cosformer")
+    assert "coverage" not in str(refused.value)
+    with pytest.raises(UsageError, match="set decoder_attention to one of") as refused:
+        replace(Config(), decoder_attention="delta", positions="rotary", P_drop_attention=0.1)
+    assert "general" not in str(refused.value)
+
+
 def test_a_pattern_with_first_keys_is_not_for_documents(files):
     within = dict(architecture="decoder", corpus="documents", document_attention="within")
     recurring = reach.sparse_fixed, dict(l=8, c=2)

@@ -60,10 +60,9 @@ def take_columns(x: Array, columns: np.ndarray) -> Array:
 def random_blocks(reach: Reach, visibility: Visibility, n: int, S: int) -> Array:
     """The random blocks of S keys [B, n, r] that n blocks of queries see; -1 is none."""
     i, lengths = jnp.arange(n)[None], visibility.kv_lengths
-    if visibility.causal:
-        candidates = jnp.broadcast_to(jnp.minimum(i, -(-S // reach.block)), (len(lengths), n))
-    else:
-        candidates = jnp.broadcast_to(-(-lengths[:, None] // reach.block), (len(lengths), n))
+    known = -(-(S if visibility.causal else lengths[:, None]) // reach.block)
+    candidates = jnp.minimum(i, known) if visibility.causal else known
+    candidates = jnp.broadcast_to(candidates, (len(lengths), n))
     return draw_blocks(jnp.asarray(reach.uniform(n))[None], candidates[..., None])
 
 

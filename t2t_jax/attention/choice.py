@@ -75,7 +75,9 @@ def check(
     """
     name, mechanism = parse(text)[0], entry(text)
     if role not in mechanism.roles:
-        able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
+        able = ", ".join(
+            n for n, e in MECHANISMS.items() if role in e.roles and (recurrent or not e.changing)
+        )
         why = f", as {mechanism.why}" if mechanism.why else ""
         raise UsageError(f"{name} cannot be {role}_attention{why}: use one of {able}.")
     if mechanism.changing and not recurrent:
@@ -91,7 +93,7 @@ def check(
     for partner, setting in partners.items():
         if partner not in mechanism.supports:
             able = ", ".join(
-                n for n, e in MECHANISMS.items() if role in e.roles and partner in e.supports
+                n for n, e in MECHANISMS.items() if role in e.roles and {*partners} <= {*e.supports}
             )
             raise UsageError(
                 f"{role}_attention={text} cannot be combined with {setting}: change the latter, or "

@@ -59,7 +59,7 @@ class Reach:
             (self.stride and self.stride != self.block, "block must equal stride"),
             (self.r and not self.block, "r random blocks need the length of a block"),
             (self.parts > 1 and not self.near_only, "parts excludes kept, stride, r and rows"),
-            (self._sees_beyond(), "sees(t, s) is true of keys beyond the window"),
+            (self._sees_beyond(), "sees(t, s) is true of keys beyond the window or its blocks"),
         ):
             if wrong:
                 raise UsageError(f"the Reach of a pattern contradicts itself: {mend}.")
@@ -77,10 +77,12 @@ class Reach:
 
     def _sees_beyond(self) -> bool:
         """Whether a query sees a key outside the window that is neither kept nor a multiple."""
-        far, size = self.window * self.parts, max(self.block, self.parts)
+        b, near = self.blocks(_LONG, _LONG)
+        far, size = self.window * self.parts, b * self.parts
         n = 64 + max(self.rows, far, size)  # beyond the first keys
         t, s = n + np.linspace(0, size - 1, 9, dtype=int)[:, None], np.arange(4 * n)
-        return bool((self.near_alone(t, s) & (abs(s - t) > far)).any())
+        blocks = abs(s // self.parts // b - t // self.parts // b)
+        return bool((self.near_alone(t, s) & ((abs(s - t) > far) | (blocks > near))).any())
 
     def blocks(self, T: int, S: int) -> tuple[int, int]:
         """The length of a block for T queries and S keys, and the neighbours on either side.

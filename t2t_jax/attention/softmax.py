@@ -90,7 +90,7 @@ class Entmax(ScaledDotProduct):
 
 
 class TopK(ScaledDotProduct):
-    """softmax(q k^T / sqrt(d_k)) v over the k highest scores of each query, bias included.
+    """softmax(q k^T / d_k^power) v over the k highest scores of each query, bias included.
 
     Gupta et al. (2021), "Memory-efficient Transformers via Top-k Attention". Keys whose scores
     equal the k-th highest are kept, too. All scores [B, h, T, S] exist at once, whereas Gupta et

@@ -19,8 +19,8 @@ class Latent(MultiHead):
     """Heads whose keys c W_UK_i and values c W_UV_i are of a latent c = RMSNorm(y W_DKV).
 
     These are equations 9 to 11, with the norm of section 3.1.2. If positions rotate, queries and
-    keys have d_k / 2 more features, which alone are rotated; all heads share these features of
-    keys, y W_KR (equations 14 to 18). W_QR is a part of W_Q, and W_KR of W_DKV.
+    keys have about d_k / 2 more features (an even number), which alone are rotated; all heads share
+    these features of keys, y W_KR (equations 14 to 18). W_QR is a part of W_Q, and W_KR of W_DKV.
 
     Decoding stores c and the rotated features. As q_i (c W_UK_i)^T = (q_i W_UK_i^T) c^T, it is
     multi-query attention with c as key and value, followed by W_UV_i. Their low-rank queries

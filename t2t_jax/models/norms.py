@@ -15,6 +15,13 @@ def norm(kind: str, dtype: Any, *, axis: str = "d_model", **attributes: Any) -> 
     return implementation(NORMS[kind].where, "t2t_jax.models")(dtype, axis, **attributes)
 
 
+def _affine(kind: Any, module: Any, x: Array, **others: Any) -> Array:
+    """The norm of Flax of a kind, applied to x, with the parameters that it scales with."""
+    scale = nn.with_logical_partitioning(nn.initializers.ones, (module.axis,))
+    norm = kind(epsilon=EPSILON, dtype=module.dtype, scale_init=scale, name="affine", **others)
+    return norm(x)
+
+
 class LayerNorm(nn.Module):
     """(x - mean) / sqrt(variance + EPSILON) * scale + bias (Ba et al. 2016)."""
 
@@ -24,14 +31,8 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        return nn.LayerNorm(
-            epsilon=EPSILON,
-            dtype=self.dtype,
-            use_bias=self.use_bias,
-            scale_init=nn.with_logical_partitioning(nn.initializers.ones, (self.axis,)),
-            bias_init=nn.with_logical_partitioning(nn.initializers.zeros, (self.axis,)),
-            name="affine",
-        )(x)
+        bias = nn.with_logical_partitioning(nn.initializers.zeros, (self.axis,))
+        return _affine(nn.LayerNorm, self, x, use_bias=self.use_bias, bias_init=bias)
 
 
 class LayerNormNoBias(LayerNorm):
@@ -48,9 +49,4 @@ class RMSNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        return nn.RMSNorm(
-            epsilon=EPSILON,
-            dtype=self.dtype,
-            scale_init=nn.with_logical_partitioning(nn.initializers.ones, (self.axis,)),
-            name="affine",
-        )(x)
+        return _affine(nn.RMSNorm, self, x)
