@@ -16,13 +16,18 @@ flags="${XLA_FLAGS:-}"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export T2T_JAX_ROOT="$root" XLA_FLAGS="$flags" # a task's machine sets the flags of its own device
 if [ "$1" != run ]; then
+  if [ "$1" = train ]; then set -- "$@" --hosts auto; fi
   exec sbatch --requeue --open-mode=append --signal=TERM@120 "${options[@]}" \
-    "$root/launch/slurm-task.sh" "$@" --hosts auto
+    "$root/launch/slurm-task.sh" "$@"
 fi
 # --array=%4 among the options limits the tasks that run at once; --array=3,7 chooses tasks.
 limit="" chosen=""
 for option in "${options[@]}"; do
-  case "$option" in --array=%*) limit="${option#--array=}" ;; --array=*) chosen=1 ;; esac
+  case "$option" in
+    --array=%*) limit="${option#--array=}" ;;
+    --array=*) chosen=1 ;;
+    --array | -a*) echo "slurm.sh: write $option as --array=..." >&2; exit 2 ;;
+  esac
 done
 first=0 after=()
 counts="$("$venv/bin/t2t-jax" "$@" --tasks)" # reports errors before anything is queued

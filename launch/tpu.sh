@@ -6,6 +6,7 @@ set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 name="$1" zone="$2"
 shift 2
+if [ "$1" = train ]; then set -- "$@" --hosts auto; fi
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 exec gcloud compute tpus tpu-vm ssh "$name" --zone="$zone" --worker=all \
-  --command="$(printf '%q ' env T2T_JAX_EXTRAS=tpu "$root/launch/local.sh" "$@" --hosts auto)"
+  --command="$(printf '%q ' env T2T_JAX_EXTRAS=tpu "$root/launch/local.sh" "$@")"

@@ -52,6 +52,15 @@ def test_a_study_is_an_array_of_tasks(home):
     assert calls.endswith(" flags=--own\n")  # not those of a machine without a GPU
 
 
+def test_only_training_has_hosts_and_other_forms_of_an_array_are_refused(home):
+    words = "--gres=gpu:1", "--", "train", "big", "--run", "x"
+    assert "train big --run x --hosts auto gpus" in queue(home, *words).splitlines()[-1]
+    assert "slurm-task.sh prepare big gpus" in queue(home, "--", "prepare", "big").splitlines()[-1]
+    for option in (["--array", "3,7"], ["-a", "3,7"], ["-a3,7"]):
+        with pytest.raises(AssertionError, match=r"write -\S+ as --array="):
+            queue(home, *option, "--", "run", "table3")
+
+
 def test_seeds_wait_for_trials_and_a_limit_of_tasks_is_kept(home):
     program = home / ".venv" / "bin" / "t2t-jax"
     program.write_text(program.read_text().replace("echo 3", "echo 6 3"))
