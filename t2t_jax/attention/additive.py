@@ -1,6 +1,6 @@
 """Additive attention (Bahdanau et al. 2015, appendix A.1.2), also with coverage."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -100,13 +100,7 @@ class Coverage(Additive):
         return super().start(k, v, visibility) | {"coverage": c}
 
     def step(
-        self,
-        state: State,
-        q: Array,
-        t: Array,
-        k: Array | None = None,
-        v: Array | None = None,
-        bias: Bias = None,
+        self, state: State, q: Array, t: Array, k: Any = None, v: Any = None, bias: Bias = None
     ) -> tuple[Array, State]:
         refuse("coverage", bias=bias)
         queries, u, w = self._projected(q)

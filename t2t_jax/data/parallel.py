@@ -150,16 +150,11 @@ def multi30k(data: Data, root: Path, report: Report) -> RawCorpus:
             f"corpus {data.corpus} has no language {unknown[0]!r}: choose from "
             f"{', '.join(LANGUAGES)}."
         )
-    published = {
-        split: [FILES[f"{stem}.{language}.gz"] for language in pair]
-        for split, stem in STEMS.items()
-    }
+    published = {x: [FILES[f"{stem}.{y}.gz"] for y in pair] for x, stem in STEMS.items()}
 
     def local(directory: Path) -> RawCorpus:
-        stems = {split: str(directory / stem) for split, stem in STEMS.items()}
-        return from_files(
-            {split: [_find(stem, x, split) for x in pair] for split, stem in stems.items()}, _pairs
-        )
+        files = {x: [_find(f"{directory / stem}", y, x) for y in pair] for x, stem in STEMS.items()}
+        return from_files(files, _pairs)
 
     if not data.directory:
         names = [f"{stem}.{x}.gz" for stem in STEMS.values() for x in pair]

@@ -127,14 +127,13 @@ def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:
     have more of them, such as a test set. It is None if there are several of different content:
     nothing says which files are meant.
     """
-    found: dict[bool, dict[str, Path]] = {True: {}, False: {}}  # by whether all paths are equal
-    free = {name: "" for name in PATHS if not requested[name]}
+    found, free = {}, {name: "" for name in PATHS if not requested[name]}
     for path in sorted(root.glob("*/meta.json")):
         try:
             meta = files.read_json(path)
         except UsageError:  # another corpus is damaged
             continue
         if meta.get("format") == FORMAT and {**meta["asked"], **free} == requested:
-            found[meta["asked"] == requested][meta["fingerprint"]] = path.parent
-    alike = found[True] or found[False]
-    return alike.popitem()[1] if len(alike) == 1 else None
+            found[meta["asked"] != requested, meta["fingerprint"]] = path.parent
+    nearest = [path for key, path in found.items() if key[0] == min(found)[0]]
+    return nearest[0] if len(nearest) == 1 else None

@@ -65,10 +65,8 @@ def raw_corpus(data: Data, root: Path, report: Report) -> RawCorpus:
     raw = _of_function(data, corpus, function) if corpus.splits else function(data, root, report)
     taken = [x for x in raw.words if x.startswith(PROMPT) or x in SPECIAL or raw.words.count(x) > 1]
     if taken:
-        raise UsageError(
-            f"corpus {data.corpus} has the word {taken[0]} twice, or it names a special token or "
-            "a prompt: declare each word once, and name it otherwise."
-        )
+        why = "twice, or it names a special token or a prompt: rename it"
+        raise UsageError(f"corpus {data.corpus} has the word {taken[0]} {why}.")
     size = len(raw.words) + UNK + 1
     if raw.words and size != data.vocabulary:
         raise UsageError(

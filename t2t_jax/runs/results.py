@@ -190,11 +190,7 @@ def report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None
          "computes the same"),
     ):  # fmt: skip
         if n:
-            report(f"{n} of {_count(len(runs))} {what}")
-
-
-def _count(n: int) -> str:
-    return f"{n} run" if n == 1 else f"{n} runs"
+            report(f"{n} of {len(runs)} run{'s' * (len(runs) > 1)} {what}")
 
 
 def usual_origins(origins: Sequence[Mapping[str, str]]) -> dict[str, str]:
