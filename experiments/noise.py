@@ -1,7 +1,7 @@
 """How far seeds move the loss of each attention mechanism, and which part of a seed does so.
 
-    launch/local.sh run noise --store runs/noise --seeds 6 --base-seeds 6         5 core-hours
-    launch/local.sh run attention --store runs/noise --seeds 5 --base-seeds 12    6 core-hours
+    launch/local.sh run noise --seeds 5 --base-seeds 5          5 core-hours
+    launch/local.sh run attention --seeds 3 --base-seeds 3      3 core-hours
     launch/local.sh experiments/noise.py                    tables and figure of published results
 
 Study `noise` compares sources in six mechanisms. A seed sets the initial parameters, the order of

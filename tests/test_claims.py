@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import mechanisms, scale
+from experiments import mechanisms, noise, scale
 from experiments.tools import readme
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import main
@@ -149,6 +149,41 @@ def scaling_claims():
         ends = f"{min(errors):.3f} to {max(errors):.3f} nats"
         yield f"{words} a mean error of {ends}", True
     yield "E, whose fit lies at its lower bound", all(x["fit"][0] < 0.011 for x in stored.values())
+
+
+def noise_claims():
+    """Yields sentences about what moves a result, likewise."""
+    stored = json.loads((noise.RESULTS / "noise.json").read_text())
+    of, rules = stored["sources"], stored["false winners"]
+    sizes = {name: {x: d[0] for x, d in y["NLL"].items()} for name, y in of.items()}
+    ratios = {
+        title: {name: (x[title] / x["all sources"]) ** 2 for name, x in sizes.items()}
+        for title in next(iter(sizes.values()))
+    }
+    mean = {title: float(np.exp(np.mean(np.log([*x.values()])))) for title, x in ratios.items()}
+    alone = [mean[f"{x} alone"] for x in ("initialisation", "order of batches", "dropout")]
+    said = "initialisation alone has {:.2f} times the variance of all three, the order of the"
+    yield said.format(alone[0]), True
+    yield "batches {:.2f} times and dropout {:.2f} times".format(*alone[1:]), sum(alone) > 1.2
+    rounding = ratios["rounding alone"]
+    low, high = (pick(rounding, key=rounding.get) for pick in (min, max))
+    yield f"Rounding alone has {mean['rounding alone']:.2f} times this variance, from", True
+    yield f"from {rounding[low]:.0%} in {low} to {rounding[high]:.0%} in {high} attention", True
+    near = [x["dropout alone"] / x["rounding alone"] for x in sizes.values()]
+    yield f"{min(near):.1f} to {max(near):.1f} times as far as rounding does", True
+    one = rules["one seed each, apart by more than 0.01 nats"]
+    best = rules["best of three each, apart by more than 0.01 nats"]
+    welch = rules["means of three, Welch's t, p < 0.05"]
+    yield f"one seed each finds a winner in {one:.0%} of the pairs, the best of three in", True
+    yield f"the best of three in {best:.0%}, Welch's t on three seeds in {welch:.0%}", True
+    seeds = [x["seeds"] for x in stored["rows"].values()]
+    far, near = (f"{min(x)} to {max(x)}" for x in zip(*seeds, strict=True))
+    yield f"A difference of 0.01 nats from base takes {far} seeds of each row", True
+    yield f"0.05 nats {near}.", True
+    yield (
+        "No mechanism is significantly noisier",
+        all(x["p"] > 0.05 for x in stored["rows"].values()),
+    )
 
 
 def recipe_claims():
@@ -438,6 +473,7 @@ def test_what_the_pages_say_of_stored_results_is_true():
         *transfer_claims(),
         *scaling_claims(),
         *language_model_claims(),
+        *noise_claims(),
     ):
         assert sentence in written, sentence
         assert true, sentence
