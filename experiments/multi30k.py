@@ -4,8 +4,8 @@
     launch/local.sh run multi30k_lower --preset paper --directory DIR --seeds 3    in lower case
 
 By their FLOPs, a seed of `quick` takes about 10 minutes on 2 CPU cores, of `hour` an hour, and of
-`best` 2 hours. On an H200, where the stored runs were made but for the ends of the two of `hour`,
-a seed of `best` took 3.0 minutes. Expected
+`best` 2 hours. The stored runs are an H200's, where a seed of `best` took 3.0 minutes; the two of
+`hour` ended on a CPU. Expected
 (experiments/results/multi30k-paper): 36.7, 39.5 and 40.8 BLEU on tokenised, lowercased text, for
 which Wu et al. report 41.02. They train on such text. These recipes read raw text, but `best` of
 `multi30k_lower` reads it in lower case: 40.4 BLEU (experiments/results/multi30k_lower-paper).
