@@ -189,6 +189,16 @@ def test_the_corpus_that_was_asked_for_is_found_beside_one_with_a_test_set(texts
     assert made == tuple(prepare(x, tmp_path / "cache", quiet) for x in asked)
 
 
+def test_a_path_need_not_be_unicode(texts, tmp_path):
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/\xfcb"))
+    folder.mkdir()
+    copies = {name: (folder / name, en, de) for name, (_, en, de) in texts.items()}
+    for copy in copies.values():
+        write(*copy)
+    made = prepare(request(copies), tmp_path / "cache", quiet)
+    assert prepare(request(copies), tmp_path / "cache", quiet) == made
+
+
 def test_a_byte_order_mark_is_not_text(texts, tmp_path):
     prefix, en, de = texts["test"]
     write(prefix, [b"\xef\xbb\xbf" + en[0].encode() + b"\n", *en[1:]], de)

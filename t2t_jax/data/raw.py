@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,10 +64,10 @@ def raw_corpus(data: Data, root: Path, report: Report) -> RawCorpus:
     corpus = CORPORA[data.corpus]
     function = implementation(corpus.where, HOME)
     raw = _of_function(data, corpus, function) if corpus.splits else function(data, root, report)
-    taken = [x for x in raw.words if x.startswith(PROMPT) or x in SPECIAL or raw.words.count(x) > 1]
-    if taken:
-        why = "twice, or it names a special token or a prompt: rename it"
-        raise UsageError(f"corpus {data.corpus} has the word {taken[0]} {why}.")
+    for word, n in Counter(raw.words).items():
+        if n > 1 or word in SPECIAL or word.startswith(PROMPT):
+            why = "twice, or it names a special token or a prompt: rename it"
+            raise UsageError(f"corpus {data.corpus} has the word {word} {why}.")
     size = len(raw.words) + UNK + 1
     if raw.words and size != data.vocabulary:
         raise UsageError(

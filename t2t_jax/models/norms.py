@@ -16,10 +16,9 @@ def norm(kind: str, dtype: Any, *, axis: str = "d_model", **attributes: Any) -> 
 
 
 def _affine(kind: Any, module: Any, x: Array, **others: Any) -> Array:
-    """The norm of Flax of a kind, applied to x, with the parameters that it scales with."""
+    """Applies a kind of norm of Flax, whose scale has the logical axis of `module`."""
     scale = nn.with_logical_partitioning(nn.initializers.ones, (module.axis,))
-    norm = kind(epsilon=EPSILON, dtype=module.dtype, scale_init=scale, name="affine", **others)
-    return norm(x)
+    return kind(epsilon=EPSILON, dtype=module.dtype, scale_init=scale, name="affine", **others)(x)
 
 
 class LayerNorm(nn.Module):
