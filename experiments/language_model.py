@@ -65,3 +65,18 @@ def language_models():
             for x in ("local:w=64", "gated_linear", "mamba2", "gated_delta")
         ),
     ]
+
+
+@study(
+    "Attention mechanisms as decoders of documents",
+    columns="decoder_attention",
+    split="test",
+    base=dict(architecture="decoder", corpus="documents", N=8),
+)
+def decoders():
+    mechanisms = (
+        "dot_product; cosine; softmax1; sink; differential; forgetting; local:w=64; "
+        "streaming:w=64; sparse_strided:l=16; linear; cosformer; retention; gated_linear; mamba2; "
+        "delta; gated_delta"
+    )
+    return [Row("base"), *(Row("A", dict(decoder_attention=x)) for x in mechanisms.split("; "))]
