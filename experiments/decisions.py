@@ -9,11 +9,16 @@ accuracy is the share of the pairs of rows that the target separates which the c
 in the same order; a coin has 50%. Each seed of the target in turn is the seed of the cheap
 experiment, and is then left out of the target.
 
-A second target is Table 3 of the paper, whose training of base takes 3.3e18 FLOPs (Table 2). Cheap
+A second target is the order of mechanisms as decoders of documents (study `decoders` of
+language_model.py). Cheap experiments are also smaller decoders, of a tenth of the steps or half of
+the width, and the rows of attention.py with the same mechanisms.
+
+A third target is Table 3 of the paper, whose training of base takes 3.3e18 FLOPs (Table 2). Cheap
 experiments are Table 3 at presets hour, demo (half as wide) and multi30k (on real text). Preset
 hour itself is the target of demo, and of its own runs that are stopped early.
 """
 
+import itertools
 import math
 from functools import partial
 from pathlib import Path
@@ -33,6 +38,8 @@ from t2t_jax.study.typeset import pipe_table
 RESULTS = Path(__file__).parent / "results" / "decisions"
 TABLE3 = "the 20 rows of Table 3; the target is {}"
 PAPER_FLOPS = 3.3e18  # of base (Table 2)
+TEXT = "decoders of documents, {} mechanisms"
+CHEAP = 0.3  # of the target's FLOPs, for each of two experiments that are used together
 SEVERAL = 3  # seeds of a cheap experiment
 
 
@@ -113,7 +120,7 @@ def stopped_early(lines):
     runs = [line.runs[:seeds] for line in lines]
     curves = [[evaluations(run) for run in of_row] for of_row in runs]
     steps = max(curves[0][0])
-    flops = np.median([run.result["flops"] for of_row in runs for run in of_row])
+    flops = flops_of(lines)
 
     def scores(share):
         return [[math.log(curve[share * max(curve)]) for curve in of_row] for of_row in curves]
@@ -150,18 +157,60 @@ def evaluations(run):
     return {x["step"]: x["dev_perplexity"] for x in curve if "dev_perplexity" in x}
 
 
-def recalls(lines, recall):
-    """Returns the accuracy of recall as a cheap experiment, by one seed and by the mean of all."""
-    by_name = {line.row.name: line for line in recall}
+def elsewhere(name, lines, others, metric):
+    """Returns another study as a cheap experiment, by one seed and by the mean of all.
+
+    Args:
+      others: the rows of that study by the mechanism that they compare.
+    """
     names = [mechanisms.mechanism_of(line.row) for line in lines]
-    named = ["softmax" if name == mechanisms.BASE else name for name in names]
-    # Only the first of several rows with a mechanism has it in the roles that are usual here.
-    firsts = [name if name not in named[:n] else "" for n, name in enumerate(named)]
-    chosen = [by_name.get(f"{name}, d_k 8") for name in firsts]
-    seeds = min(len(line.runs) for line in recall)
-    scores = [-np.array(x.score.values[:seeds]) if x else np.full(seeds, np.nan) for x in chosen]
-    flops = np.median([run.result["flops"] for x in chosen if x for run in x.runs])
-    return [apart(of_seeds("recall, accuracy", scores, flops, n)) for n in (1, seeds)]
+    # Only the first of several rows with a mechanism has it in the roles that are usual there.
+    chosen = [others.get(x) if x not in names[:n] else None for n, x in enumerate(names)]
+    known = [line for line in chosen if line]
+    (of_known,) = scores_of(known, metric)
+    scores = np.full((len(lines), of_known.shape[1]), np.nan)
+    scores[[n for n, line in enumerate(chosen) if line]] = of_known
+    return [apart(of_seeds(name, scores, flops_of(known), n)) for n in (1, scores.shape[1])]
+
+
+def by_mechanism(lines):
+    """Returns the first row of each mechanism."""
+    return {mechanisms.mechanism_of(line.row): line for line in reversed(lines)}
+
+
+def of_recall(lines):
+    """Returns the rows of recall.py with d_k = 8 by the mechanism of their second layer."""
+    end = ", d_k 8"
+    named = {x.row.name.removesuffix(end): x for x in lines if x.row.name.endswith(end)}
+    return {mechanisms.BASE if name == "softmax" else name: line for name, line in named.items()}
+
+
+def smaller(name, lines):
+    """Returns a smaller grid with the rows of the target, by one seed and by the mean of all."""
+    (NLL,) = scores_of(lines, "PPL")
+    return [apart(of_seeds(name, NLL, flops_of(lines), n)) for n in (1, NLL.shape[1])]
+
+
+def flops_of(lines):
+    return np.median([run.result["flops"] for line in lines for run in line.runs])
+
+
+def together(first, second):
+    """Returns the sum of two cheap experiments, whose scores are standardised over the rows."""
+    known = ~np.isnan(np.concatenate([first.values, second.values])).any(axis=0)
+    count = max(len(first.values), len(second.values))
+    total = 0
+    for x in (first, second):
+        spread = x.values[:, known].std(axis=1, keepdims=True)
+        total = total + np.resize(x.values / spread, (count, len(known)))
+    left_out = [
+        sorted({*a, *b})
+        for a, b, _ in zip(
+            itertools.cycle(first.left_out), itertools.cycle(second.left_out), range(count)
+        )
+    ]
+    name = f"{first.name} + {second.name}"
+    return Cheap(name, total, left_out, first.flops + second.flops)
 
 
 def scores_of(lines, *metrics):
@@ -175,17 +224,54 @@ def measure(lines, recall):
     """Returns for each cheap experiment, and set of rows, its decision accuracy by target."""
     NLL, BLEU, pairs = scores_of(lines, "PPL", "BLEU", CONTRASTIVE)
     targets = {"PPL": (NLL, separated), "BLEU": (BLEU, separated)}
-    early, others = stopped_early(lines), recalls(lines, recall)
-    full = max(x.flops / len(x.left_out[0]) for x in early)
+    early, full = stopped_early(lines), flops_of(lines)
     early.append(of_seeds("minimal pairs, accuracy", pairs, full))
-    unknown = np.isnan(others[0].values).any(axis=0)
-    of_recall = [x._replace(values=np.where(unknown, np.nan, x.values)) for x in early]
+    others = elsewhere("recall, accuracy", lines, of_recall(recall), "accuracy")
+    same_rows, count = of_same_rows([*early, *others])
     return {
         rows: judged(chosen, targets, full)
         for rows, chosen in (
             (f"all {len(lines)} rows", early),
-            (f"the {(~unknown).sum()} rows whose mechanism recall has", [*of_recall, *others]),
+            (f"the {count} rows whose mechanism recall has", same_rows),
         )
+    }
+
+
+def of_same_rows(every):
+    """Returns cheap experiments without the rows that one of them lacks, and how many are left."""
+    unknown = np.isnan(np.concatenate([x.values for x in every])).any(axis=0)
+    same = [x._replace(values=np.where(unknown, np.nan, x.values)) for x in every]
+    return same, (~unknown).sum()
+
+
+def measure_text(lines, shorter, narrower, attention, recall):
+    """Returns for each cheap experiment, and set of rows, how well it predicts decoders on text.
+
+    Args:
+      lines: the rows of `decoders`.
+      shorter, narrower: the same rows with a tenth of the steps, and with half of the width.
+    """
+    (NLL,) = scores_of(lines, "PPL")
+    targets, full = {"PPL": (NLL, separated)}, flops_of(lines)
+    cheap = [
+        *smaller("a tenth of the steps, PPL", shorter),
+        *smaller("half of the width, PPL", narrower),
+    ]
+    others = [
+        *elsewhere("attention, demo, PPL", lines, by_mechanism(attention), "PPL"),
+        *elsewhere("attention, demo, minimal pairs", lines, by_mechanism(attention), CONTRASTIVE),
+        *elsewhere("recall, accuracy", lines, of_recall(recall), "accuracy"),
+    ]
+    own = [*stopped_early(lines), *cheap]
+    same_rows, count = of_same_rows([*own, *others])
+    parts = same_rows[: len(own)], same_rows[len(own) :]
+    small = ([x for x in part if x.flops < CHEAP * full] for part in parts)
+    pairs = judged([together(*x) for x in itertools.product(*small)], targets, full)
+    best = max(pairs, key=lambda name: pairs[name]["PPL"]["share"])
+    return {
+        TEXT.format(f"all {len(lines)}"): judged(own, targets, full),
+        TEXT.format(f"the {count} that other studies have"): judged(same_rows, targets, full)
+        | {f"the best of {len(pairs)} sums of two, {best}": pairs[best]},
     }
 
 
@@ -241,9 +327,11 @@ def table(results):
     lines = []
     for rows, of_rows in results.items():
         for n, (name, x) in enumerate(of_rows.items()):
-            both = [x["PPL"], x["BLEU"]]
-            shares = [f"{y['share']:.0f} ({y['low']:.0f} to {y['high']:.0f})" for y in both]
-            pairs = [f"{y['pairs']:.0f}" for y in both]
+            both = [x.get(metric) for metric in ("PPL", "BLEU")]
+            shares = [
+                f"{y['share']:.0f} ({y['low']:.0f} to {y['high']:.0f})" if y else "" for y in both
+            ]
+            pairs = [f"{y['pairs']:.0f}" if y else "" for y in both]
             share = x["of_target"]
             cost = f"{x['flops']:.1e}", f"{share:.0%}" if share > 0.001 else f"{share:.0e}"
             lines.append(["" if n else rows, name, *cost, *shares, *pairs])
@@ -276,8 +364,11 @@ def draw(results, path):
 def stored():
     """Returns the decision accuracy of all cheap experiments, by set of rows."""
     table3 = (mechanisms.stored("table3", x) for x in ("hour", "demo", "multi30k"))
+    homes = RESULTS.parent, *(RESULTS.parent / f"decoders_{x}" for x in ("tenth", "narrow"))
+    decoders = (mechanisms.stored("decoders", "text", home) for home in homes)
     studies = ("attention", "demo"), ("recall", "diagnostic")
-    return measure(*(mechanisms.stored(*x) for x in studies)) | measure_table3(*table3)
+    others = [mechanisms.stored(*x) for x in studies]
+    return measure(*others) | measure_text(*decoders, *others) | measure_table3(*table3)
 
 
 def main():

@@ -28,9 +28,9 @@ HEADS = (
 )  # fmt: skip
 
 
-def stored(name, scale):
+def stored(name, scale, home=RESULTS):
     """Returns the numbers of every row of a stored study, with the settings of its runs."""
-    home = RESULTS / f"{name}-{scale}"
+    home = home / f"{name}-{scale}"
     (request,) = requests.known(home, name)
     grid, rows = grids.collected(request, home)
     return comparison.compare_with_base(grid, rows, measuring.measure(grid, rows, {}))

@@ -9,6 +9,7 @@ import gzip
 import itertools
 import json
 import lzma
+import math
 import os
 import statistics
 import sys
@@ -268,6 +269,31 @@ def test_decision_accuracy_counts_the_pairs_that_the_target_separates():
     found = decisions.accuracy(target, twice)  # each time with the two other seeds as the target
     assert found.pairs == 55
     assert found.share == pytest.approx(100 * 54 / 55)
+
+
+def test_two_cheap_experiments_together_are_the_sum_of_their_standardised_scores():
+    """The first has three rows of one scale and lacks the fourth; the second has two seeds."""
+    first = decisions.Cheap("a", np.array([[1.0, 2.0, 3.0, np.nan]]), [[]], 2.0)
+    seeds = np.array([[300.0, 100.0, 200.0, 0.0], [100.0, 200.0, 300.0, 0.0]])
+    found = decisions.together(first, decisions.Cheap("b", seeds, [[0], [1]], 3.0))
+    deviation = (2 / 3) ** 0.5
+    expected = np.array([[4.0, 3.0, 5.0, np.nan], [2.0, 4.0, 6.0, np.nan]]) / deviation
+    np.testing.assert_allclose(found.values, expected)
+    assert found[:1] + found[2:] == ("a + b", [[0], [1]], 5.0)
+
+
+def test_a_study_elsewhere_has_scores_for_the_first_row_of_each_mechanism_that_it_knows():
+    lines, known = mechanisms.stored("attention", "demo"), {"local": "local", "linear": "linear"}
+    others = {x.row.name: x for x in lines if x.row.name in known}
+    one, three = decisions.elsewhere("demo", lines, others, "PPL")
+    names = [line.row.name for line in lines]
+    assert {names[n] for n in np.flatnonzero(~np.isnan(one.values[0]))} == {"local", "linear"}
+    local = [math.log(x) for x in others["local"].measure("PPL").values]
+    np.testing.assert_allclose(one.values[:, names.index("local")], local)
+    np.testing.assert_allclose(three.values[:, names.index("local")], np.mean(local))
+    assert three.name == "demo, mean of 3 seeds"
+    assert one.left_out == three.left_out == [[]] * 3
+    assert three.flops == 3 * one.flops
 
 
 @pytest.mark.full
