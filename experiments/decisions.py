@@ -20,6 +20,7 @@ hour itself is the target of demo, and of its own runs that are stopped early.
 
 import itertools
 import math
+import re
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -170,7 +171,7 @@ def elsewhere(name, lines, others, metric):
     (of_known,) = scores_of(known, metric)
     scores = np.full((len(lines), of_known.shape[1]), np.nan)
     scores[[n for n, line in enumerate(chosen) if line]] = of_known
-    return [apart(of_seeds(name, scores, flops_of(known), n)) for n in (1, scores.shape[1])]
+    return [apart(of_seeds(name, scores, flops_of(known), n)) for n in sorted({1, scores.shape[1]})]
 
 
 def by_mechanism(lines):
@@ -188,7 +189,7 @@ def of_recall(lines):
 def smaller(name, lines):
     """Returns a smaller grid with the rows of the target, by one seed and by the mean of all."""
     (NLL,) = scores_of(lines, "PPL")
-    return [apart(of_seeds(name, NLL, flops_of(lines), n)) for n in (1, NLL.shape[1])]
+    return [apart(of_seeds(name, NLL, flops_of(lines), n)) for n in sorted({1, NLL.shape[1]})]
 
 
 def flops_of(lines):
@@ -339,26 +340,33 @@ def table(results):
 
 
 def draw(results, path):
-    """Plots decision accuracy by PPL over FLOPs, for the rows that every cheap experiment has."""
-    found = next(x for x in results.values() if "recall, accuracy" in x)
-    names = {name: "stopped early, PPL" if name.endswith("PPL") else name for name in found}
-    styles = plotting.styles([*dict.fromkeys(names.values())])
-    values = [
-        styles[names[name]] | dict(flops=x["of_target"], cheap=name) | x["PPL"]
-        for name, x in found.items()
-    ]
-    x = plotting.Axis.over(
-        "flops", "FLOPs, relative to the target", (v["flops"] for v in values), log=True
-    )
+    """Plots decision accuracy by PPL over FLOPs, for the rows that recall.py has, too."""
+    of_recall = {rows: x for rows, x in results.items() if "recall, accuracy" in x}
+    kinds = {name: kind(name) for x in of_recall.values() for name in x}
+    styles = plotting.styles([*dict.fromkeys(kinds.values())])
+    values = {
+        rows: [styles[kinds[name]] | dict(flops=x["of_target"]) | x["PPL"] for name, x in y.items()]
+        for rows, y in of_recall.items()
+    }
+    shares = [v["flops"] for of_rows in values.values() for v in of_rows]
+    x = plotting.Axis.over("flops", "FLOPs, relative to the target", shares, log=True)
     y = plotting.Axis("share", "pairs of rows in order (%), 95% interval", 25, 102)
     layers = [plotting.interval(y), *plotting.LINES]
-    last = {v["row"]: v for v in values}.values()
     coin = {"data": {"values": [{}]}, "mark": {"type": "rule", "strokeDash": [4, 4]}}
-    body = plotting.panel(x, y, (380, 260), layers, last) | {"data": {"values": values}}
-    body["layer"].append(coin | {"encoding": {"y": {"datum": 50}}})
-    plotting.write(
-        path, plotting.chart(body, [*styles], ["Which cheap experiment predicts", "dashed: a coin"])
-    )
+    panels = []
+    for rows, of_rows in values.items():
+        last = {v["row"]: v for v in of_rows}.values()
+        panel = plotting.panel(x, y, (300, 260), layers, last)
+        panel["layer"].append(coin | {"encoding": {"y": {"datum": 50}}})
+        panels.append(panel | {"data": {"values": of_rows}, "title": rows})
+    title = ["Which cheap experiment predicts", "dashed: a coin"]
+    plotting.write(path, plotting.chart({"hconcat": panels}, [*styles], title))
+
+
+def kind(name):
+    """Returns the name of a cheap experiment without its number of steps or seeds."""
+    name = re.sub(r"^[\d,]+ of [\d,]+ steps", "stopped early", name)
+    return "the best sum of two" if " + " in name else name.partition(", mean of")[0]
 
 
 def stored():
