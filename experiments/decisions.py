@@ -200,10 +200,10 @@ def together(first, second):
     """Returns the sum of two cheap experiments, whose scores are standardised over the rows."""
     known = ~np.isnan(np.concatenate([first.values, second.values])).any(axis=0)
     count = max(len(first.values), len(second.values))
-    total = 0
+    total = np.zeros((count, len(known)))
     for x in (first, second):
         spread = x.values[:, known].std(axis=1, keepdims=True)
-        total = total + np.resize(x.values / spread, (count, len(known)))
+        total += np.resize(x.values / spread, total.shape)
     left_out = [
         sorted({*a, *b})
         for a, b, _ in zip(
