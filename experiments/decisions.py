@@ -10,8 +10,8 @@ in the same order; a coin has 50%. Each seed of the target in turn is the seed o
 experiment, and is then left out of the target.
 
 A second target is the order of mechanisms as decoders of documents (study `decoders` of
-language_model.py). Cheap experiments are also smaller decoders, of a tenth of the steps or half of
-the width, and the rows of attention.py with the same mechanisms.
+language_model.py). Cheap experiments are also decoders with a tenth of the steps, and the rows of
+attention.py with the same mechanisms.
 
 A third target is Table 3 of the paper, whose training of base takes 3.3e18 FLOPs (Table 2). Cheap
 experiments are Table 3 at presets hour, demo (half as wide) and multi30k (on real text). Preset
@@ -39,7 +39,7 @@ from t2t_jax.study.typeset import pipe_table
 RESULTS = Path(__file__).parent / "results" / "decisions"
 TABLE3 = "the 20 rows of Table 3; the target is {}"
 PAPER_FLOPS = 3.3e18  # of base (Table 2)
-TEXT = "decoders of documents, {} mechanisms"
+TEXT = "decoders of documents, {}"
 CHEAP = 0.3  # of the target's FLOPs, for each of two experiments that are used together
 SEVERAL = 3  # seeds of a cheap experiment
 
@@ -245,33 +245,31 @@ def of_same_rows(every):
     return same, (~unknown).sum()
 
 
-def measure_text(lines, shorter, narrower, attention, recall):
+def measure_text(lines, shorter, attention, recall):
     """Returns for each cheap experiment, and set of rows, how well it predicts decoders on text.
 
     Args:
       lines: the rows of `decoders`.
-      shorter, narrower: the same rows with a tenth of the steps, and with half of the width.
+      shorter: the same rows with a tenth of the steps.
     """
     (NLL,) = scores_of(lines, "PPL")
     targets, full = {"PPL": (NLL, separated)}, flops_of(lines)
-    cheap = [
-        *smaller("a tenth of the steps, PPL", shorter),
-        *smaller("half of the width, PPL", narrower),
-    ]
     others = [
         *elsewhere("attention, demo, PPL", lines, by_mechanism(attention), "PPL"),
         *elsewhere("attention, demo, minimal pairs", lines, by_mechanism(attention), CONTRASTIVE),
         *elsewhere("recall, accuracy", lines, of_recall(recall), "accuracy"),
     ]
-    own = [*stopped_early(lines), *cheap]
+    own = [*stopped_early(lines), *smaller("a tenth of the steps, PPL", shorter)]
     same_rows, count = of_same_rows([*own, *others])
     parts = same_rows[: len(own)], same_rows[len(own) :]
     small = ([x for x in part if x.flops < CHEAP * full] for part in parts)
     pairs = judged([together(*x) for x in itertools.product(*small)], targets, full)
     best = max(pairs, key=lambda name: pairs[name]["PPL"]["share"])
     return {
-        TEXT.format(f"all {len(lines)}"): judged(own, targets, full),
-        TEXT.format(f"the {count} that other studies have"): judged(same_rows, targets, full)
+        TEXT.format(f"all {len(lines)} mechanisms"): judged(own, targets, full),
+        TEXT.format(f"the {count} mechanisms that other studies have"): judged(
+            same_rows, targets, full
+        )
         | {f"the best of {len(pairs)} sums of two, {best}": pairs[best]},
     }
 
@@ -372,7 +370,7 @@ def kind(name):
 def stored():
     """Returns the decision accuracy of all cheap experiments, by set of rows."""
     table3 = (mechanisms.stored("table3", x) for x in ("hour", "demo", "multi30k"))
-    homes = RESULTS.parent, *(RESULTS.parent / f"decoders_{x}" for x in ("tenth", "narrow"))
+    homes = RESULTS.parent, RESULTS.parent / "decoders_tenth"
     decoders = (mechanisms.stored("decoders", "text", home) for home in homes)
     studies = ("attention", "demo"), ("recall", "diagnostic")
     others = [mechanisms.stored(*x) for x in studies]

@@ -126,6 +126,36 @@ def language_model_claims():
     )
 
 
+def decoder_claims():
+    """Yields sentences about mechanisms in decoders of documents, likewise."""
+    folder, row = "decoders-text", "A:decoder_attention={}".format
+    rows, early = rows_of(folder), rows_of("decoders_tenth/decoders-text")
+    gain = {x: gap(folder, "base", row(x), "NLL") for x in MECHANISMS if row(x) in rows}
+    p = {x: rows[row(x)]["NLL_difference"]["p"] for x in gain}
+    base = rows["base"]["runs"][0]
+    yield f"a decoder of {base['parameters'] / 1e6:.1f} million parameters, with three seeds", True
+    better, worse = (
+        ("differential", "forgetting", "linear", "cosformer"),
+        ("dot_product", "retention", "gated_linear", "mamba2"),
+    )
+    yield (
+        f"Differential attention gains {gain['differential']:.2f} nats over scaled dot products, "
+        f"forgetting attention {gain['forgetting']:.2f}, linear attention {gain['linear']:.2f} and "
+        f"cosFormer {gain['cosformer']:.2f}; only the first is significant in NLL",
+        [x for x in better if p[x] < 0.05] == ["differential"],
+    )
+    yield (
+        "Unscaled dot products lose {:.2f} nats, retention {:.2f}, gated linear attention {:.2f} "
+        "and mamba2 {:.2f}, all significantly".format(*(-gain[x] for x in worse)),
+        max(p[x] for x in worse) < 0.05,
+    )
+    order = sorted(early, key=lambda name: early[name]["PPL"]["mean"])
+    yield (
+        "After a tenth of the steps, linear attention is behind all rows but one",
+        order[-2] == row("linear"),
+    )
+
+
 def scaling_claims():
     """Yields sentences about the fits of language models, likewise."""
     stored = json.loads((readme.RESULTS / "scaling_laws-text" / "laws.json").read_text())
@@ -365,7 +395,7 @@ def claims():
     yield f"if it is more than {mechanisms.FASTER} times as fast at 2,048", True
 
     decisions = json.loads((readme.RESULTS / "decisions" / "decisions.json").read_text())
-    every, of_recall, paper, of_hour = decisions.values()
+    every, of_recall, all_text, of_text, paper, of_hour = decisions.values()
     quarter, half, *_ = shares = [x["PPL"]["share"] for x in every.values()]
     yield f"has {quarter:.0f}% of the pairs in order by perplexity, after half", True
     yield f"of them {half:.0f}%. The accuracy of whole runs", True
@@ -373,6 +403,22 @@ def claims():
     recall = of_recall["recall, accuracy, mean of 3 seeds"]
     yield f"than a coin: {recall['PPL']['share']:.0f}% with three", recall["PPL"]["low"] < 50
     yield "for twice the FLOPs of the target's runs", 2 < recall["of_target"] < 2.5
+    stopped, _, _, _, short, *_ = all_text.values()
+    yield f"a quarter of its steps has {stopped['PPL']['share']:.0f}% of its pairs", True
+    coin = short["PPL"]["low"] < 50 < short["PPL"]["high"]
+    yield f"have {short['PPL']['share']:.0f}%, and their interval includes a coin", coin
+    study, by_pairs = (of_text[f"attention, demo, {x}"] for x in ("PPL", "minimal pairs"))
+    yield (
+        f"has {study['PPL']['share']:.0f}% of the pairs in order by perplexity, and "
+        f"{by_pairs['PPL']['share']:.0f}% by minimal pairs, for {study['of_target']:.0%} of the",
+        True,
+    )
+    yield f"recall has {of_text['recall, accuracy']['PPL']['share']:.0f}%. No sum", True
+    best, (quarter, *_) = [*of_text.values()][-1], of_text.values()
+    yield (
+        f"the best of six has {best['PPL']['share']:.0f}%, for {best['of_target']:.0%} of the",
+        best["PPL"]["share"] < quarter["PPL"]["share"] and "the best of 6" in [*of_text][-1],
+    )
     whole = paper["1,280 of 1,280 steps, PPL"]
     yield (
         f"a millionth of the FLOPs of the paper's base, has {whole['PPL']['share']:.0f}%",
@@ -473,6 +519,7 @@ def test_what_the_pages_say_of_stored_results_is_true():
         *transfer_claims(),
         *scaling_claims(),
         *language_model_claims(),
+        *decoder_claims(),
         *noise_claims(),
     ):
         assert sentence in written, sentence
@@ -552,6 +599,12 @@ def expectations():
     names = "decoder, causal", "encoder, masked", "encoder, masked, 3 x"
     others = [spread("language_model-hour", name, "PPL") for name in names]
     said = "{} for the decoder and {} for the encoder, {} after three times".format(*others)
+    names = "base", "A:decoder_attention=differential", "A:decoder_attention=linear"
+    expected = "a perplexity of {} for base, {} for differential attention, {} for linear attention"
+    yield (
+        "language_model",
+        expected.format(*(spread("decoders-text", name, "PPL") for name in names)),
+    )
     whole = spread("language_model-hour", "both", "PPL", 2)
     yield "language_model", f"a perplexity of {whole} for the encoder-decoder, {said}"
 
@@ -579,6 +632,7 @@ def test_what_experiments_expect_is_what_is_stored():
         ("lengths", "Each takes about five minutes", 5, "lengths_dyck-diagnostic", 1),
         ("modifications", "10 minutes on 2 CPU cores", 10, "modifications-hour", 1 / 3),
         ("language_model", "The first takes 4 minutes", 4, "language_model-hour", 1 / 3),
+        ("language_model", "It takes 100 minutes on 2 CPU cores", 100, "decoders-text", 1),
         ("table4", "of the second takes 20 minutes on one CPU core", 20, "table4-treebank", 1 / 4),
         ("table2", "The first takes about 12 minutes", 12, "table2-hour", 6 / 44),
     ],
