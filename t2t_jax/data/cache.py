@@ -66,16 +66,12 @@ def ragged(sentences: Sequence[Sequence[int]]) -> Ragged:
 
 @dataclass(frozen=True)
 class Split:
-    """One split; raw texts and extras are read from disk at their first use.
-
-    Attributes:
-      documents: the documents whose tokens the sequences of `target` are cut of, if it is `packed`.
-    """
+    """One split; raw texts and extras are read from disk at their first use."""
 
     source: Ragged
     target: Ragged
     stem: Path
-    documents: Ragged | None = None
+    documents: Ragged | None = None  # which `packed` has cut into the sequences of `target`
 
     @functools.cached_property
     def sources(self) -> list[str]:

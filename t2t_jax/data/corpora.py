@@ -15,54 +15,42 @@ LIKELIHOODS = "NLL", "perplexity", "bits per byte"
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus.
+    """A corpus, as it is declared."""
 
-    Attributes:
-      where: the function that returns its `raw.RawCorpus`, as file:name in this package; or a
-        function of a study file, which yields the texts of a split.
-      metrics: the metrics of each scored split that a run keeps; the first is the main one, by
-        which runs are compared.
-      fields: the config fields that it reads besides the fields of every corpus.
-      languages: what the fields `source` and `target` must be; any if it is empty.
-      options: what the field `task_options` may set, and the defaults.
-      splits, files, version: for a function of a study file, its splits, the files that it reads,
-        and the hash of its code.
-      words: for a function of a study file, the vocabulary if it consists of whole words.
-      prompts: whether a language model reads each source before its target, as one sequence; it
-        does not read the sources of other corpora.
-      documents: whether it consists of documents without sources. A language model reads them one
-        after another, in sequences of `max_length` tokens.
-      scalable: whether a preset may read a smaller corpus in its place.
-      sample: whether it is a part of a corpus with a published test set, so that its scores cannot
-        be compared with published ones.
-      drawn_above: a larger number of training pairs is drawn on request, while a smaller one is a
-        sample of the corpus; None if no pairs can be drawn.
-      normalization: SentencePiece's rule for its text where the field `normalization` sets none.
-        Vocabularies of stored results were made with `nmt_nfkc`, which leaves the text of these
-        corpora as it is (all but one reference of Multi30k).
-      minimal_pairs: the function that returns its contrastive set, named as `where`. Its arguments
-        are a `config.Data` and the set of training sources, and it returns items in LingEval97's
-        format (`help corpus`), none of whose sources is in that set.
-      output_rule: what the field `output_rule` may be besides none.
-    """
-
+    # The function that returns its `raw.RawCorpus`, as file:name in this package; or a function of
+    # a study file, which yields the texts of a split.
     where: str
+    # The metrics of each scored split that a run keeps; runs are compared by the first.
     metrics: tuple[str, ...] = TRANSLATION
-    fields: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-    options: Mapping[str, int] = field(default_factory=dict)
-    splits: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    version: str = ""
-    words: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()  # the config fields that it reads besides those of every corpus
+    languages: tuple[str, ...] = ()  # what `source` and `target` must be; any if it is empty
+    options: Mapping[str, int] = field(default_factory=dict)  # of `task_options`: the defaults
+    splits: tuple[str, ...] = ()  # of a function of a study file
+    files: tuple[str, ...] = ()  # which that function reads
+    version: str = ""  # the hash of its code
+    words: tuple[str, ...] = ()  # its vocabulary, if that consists of whole words
+    # Whether a language model reads each source before its target, as one sequence; it does not
+    # read the sources of other corpora.
     prompts: bool = False
+    # Whether it consists of documents without sources. A language model reads them one after
+    # another, in sequences of `max_length` tokens.
     documents: bool = False
-    scalable: bool = False
+    scalable: bool = False  # whether a preset may read a smaller corpus in its place
+    # Whether it is a part of a corpus with a published test set, so that its scores cannot be
+    # compared with published ones.
     sample: bool = False
+    # A larger number of training pairs is drawn on request, while a smaller one is a sample of the
+    # corpus; None if no pairs can be drawn.
     drawn_above: int | None = None
+    # SentencePiece's rule for its text where the field `normalization` sets none. Vocabularies of
+    # stored results were made with `nmt_nfkc`, which leaves the text of these corpora as it is (all
+    # but one reference of Multi30k).
     normalization: Literal["identity", "nmt_nfkc"] = "identity"
+    # The function that returns its contrastive set, named as `where`. Its arguments are a
+    # `config.Data` and the set of training sources, and it returns items in LingEval97's format
+    # (`help corpus`), none of whose sources is in that set.
     minimal_pairs: str = ""
-    output_rule: str = ""
+    output_rule: str = ""  # what the field `output_rule` may be besides none
 
 
 def _diagnostic(**options: int) -> Corpus:

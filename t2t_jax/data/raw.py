@@ -42,20 +42,14 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True)
 class RawCorpus:
-    """A corpus before tokenisation.
+    """A corpus before tokenisation."""
 
-    Attributes:
-      content: JSON that is equal for corpora of equal pairs, such as checksums.
-      streams: function that gives the raw pairs of each split; it may download them.
-      words: the vocabulary, if it consists of whole words. A word of a target that begins with
-        `tokens.PROMPT` is then a prompt: input without a loss.
-      whole_targets: whether every word of a training target is one subword, as the brackets of
-        linearised trees are.
-    """
-
-    content: Mapping[str, Any]
-    streams: Callable[[], Mapping[str, Stream]]
+    content: Mapping[str, Any]  # JSON that is equal for corpora of equal pairs, such as checksums
+    streams: Callable[[], Mapping[str, Stream]]  # gives the splits; it may download them
+    # The vocabulary, if it consists of whole words. A word of a target that begins with
+    # `tokens.PROMPT` is then a prompt: input without a loss.
     words: Sequence[str] = ()
+    # Whether every word of a training target is one subword, as brackets of linearised trees are.
     whole_targets: bool = False
 
 

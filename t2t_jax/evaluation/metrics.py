@@ -39,30 +39,22 @@ class Outputs(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric.
+    """A metric, as it is declared."""
 
-    Attributes:
-      name: heading of its column.
-      signature: how it is computed, or a function that returns this if it has to import a package.
-      function: (hypotheses, references, sources) -> for each sentence the counts whose sums give
-        the metric; or a number, the score of all sentences, for which there is no significance
-        test. None for PPL, BPC and contrastive, which are computed from likelihoods.
-      of_sums: the metric [...] of summed counts [..., counts].
-      key: its key in the scores of a result.
-      annotation: the annotation of a sentence that is compared in place of its reference.
-      whole: whether `function` and `signature` take the `Outputs` as their only argument.
-      teacher_forced: whether hypotheses are words predicted from the true words before them
-        (`predictions.py`) instead of translations, or the likelihood of each of these words.
-    """
-
-    name: str
+    name: str  # heading of its column
+    # How it is computed, or a function that returns this if it has to import a package.
     signature: str | Callable[..., str]
+    # (hypotheses, references, sources) -> for each sentence the counts whose sums give the metric;
+    # or a number, the score of all sentences, for which there is no significance test. None for
+    # PPL, BPC and contrastive, which are computed from likelihoods.
     function: Function | None
-    of_sums: Callable[[np.ndarray], np.ndarray]
-    key: str = ""
+    of_sums: Callable[[np.ndarray], np.ndarray]  # the metric [...] of summed counts [..., counts]
+    key: str = ""  # its key in the scores of a result
     lower_is_better: bool = False
-    annotation: str = ""
-    whole: bool = False
+    annotation: str = ""  # of a sentence, which is compared in place of its reference
+    whole: bool = False  # whether `function` and `signature` take the `Outputs` as one argument
+    # Whether hypotheses are words predicted from the true words before them (`predictions.py`)
+    # instead of translations, or the likelihood of each of these words.
     teacher_forced: bool = False
 
     def measure(self, outputs: Outputs) -> tuple[float, Counts]:

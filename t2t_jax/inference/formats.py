@@ -36,36 +36,24 @@ add_norm_feed_forward/norm/affine ffn.layer_norm            final_layer_norm    
 
 @dataclass(frozen=True)
 class Format:
-    """A model of another library.
+    """A model of another library."""
 
-    Attributes:
-      column: the column of `_LAYER` with its names.
-      stacks: what they begin with, before the index of a layer.
-      others: its other modules, as THEIRS=OURS.
-      options: its names of hyperparameters, as THEIRS=OURS.
-      fixed: its other options.
-      traits: of scaled (embeddings are multiplied by sqrt(d_model)), grouped (it has h_kv heads of
-        keys and values), halves (it pairs feature i of sinusoids or rotations with i + d/2, not
-        with its neighbour), transposed (matrices are [in, out]), biases (linear layers may have a
-        bias), zeros (they must have it).
-      name: its class.
-      library: the library.
-      positions: its name of the number of positions.
-      only: a function that returns fields that it has no option for, and their values.
-      note: what it computes otherwise.
-    """
-
-    column: str
-    stacks: Mapping[str, str]
-    others: str
-    options: str
-    fixed: Mapping[str, Any]
+    column: str  # the column of `_LAYER` with its names
+    stacks: Mapping[str, str]  # what they begin with, before the index of a layer
+    others: str  # its other modules, as THEIRS=OURS
+    options: str  # its names of hyperparameters, as THEIRS=OURS
+    fixed: Mapping[str, Any]  # its other options
+    # Of scaled (embeddings are multiplied by sqrt(d_model)), grouped (it has h_kv heads of keys and
+    # values), halves (it pairs feature i of sinusoids or rotations with i + d/2, not with its
+    # neighbour), transposed (matrices are [in, out]), biases (linear layers may have a bias), zeros
+    # (they must have it).
     traits: str
-    name: str
+    name: str  # its class
     library: str = "transformers"
-    positions: str = "max_position_embeddings"
+    positions: str = "max_position_embeddings"  # its name of the number of positions
+    # A function that returns fields that it has no option for, and their values.
     only: Callable[[config.Model], Mapping[str, Any]] = lambda m: dict(d_model=m.h * m.d_k)
-    note: str = ""
+    note: str = ""  # what it computes otherwise
 
     def modules(self, N: int) -> dict[str, list[str]]:
         """Returns the names of its modules with N layers in a stack, and ours in each."""

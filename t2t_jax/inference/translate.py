@@ -32,13 +32,9 @@ T = TypeVar("T")
 
 
 class Translations(list[T]):
-    """Translations in the order of the sentences.
+    """Translations in the order of the sentences."""
 
-    Attributes:
-      cut: indices of those without an end mark, which ended at the limit of their length.
-    """
-
-    cut: Sequence[int] = ()
+    cut: Sequence[int] = ()  # indices of those that ended at the limit of their length
 
 
 def output_limit(decoding: config.Decoding, source: np.ndarray, target: np.ndarray) -> int:
