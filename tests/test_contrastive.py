@@ -94,7 +94,7 @@ DEPENDENCIES = {
 def test_the_errors_of_a_sentence(target):
     dependencies = tuple(grammar.Dependency(*x) for x in DEPENDENCIES[target])
     pair = grammar.Pair("", target, (), dependencies, 0, 0)
-    errors = {(e.type, e.contrastive) for e in contrastive._errors(pair, random.Random(0))}
+    errors = {(e["type"], e["contrastive"]) for e in contrastive._errors(pair, random.Random(0))}
     free = {"np_agreement", "verb_particle"}  # the wrong word is drawn
     assert {e for e in errors if e[0] not in free} == EXPECTED[target]
     drawn = {e for e in errors if e[0] in free}
@@ -116,7 +116,7 @@ def test_an_article_that_another_form_of_the_noun_takes_is_no_error():
 def test_a_separable_prefix_is_no_article():
     target = "Kauft ihr den Brief ein, Kinder?"
     pair = grammar.Pair("", target, (), (grammar.Dependency("prefix", 4, 0),), 0, 0)
-    kinds = {error.type for error in contrastive._errors(pair, random.Random(0))}
+    kinds = {error["type"] for error in contrastive._errors(pair, random.Random(0))}
     assert "verb_particle" in kinds
     assert "polarity_particle_kein_ins" not in kinds
 

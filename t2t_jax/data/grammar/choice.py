@@ -38,13 +38,6 @@ def adjectives(noun: Noun) -> list[Adjective]:
 
 
 @cache
-def copula_nouns() -> list[Noun]:
-    """Subjects of `is old`: no ambiguous nouns, as no other word would decide their translation."""
-    fit = [n for n in NOUNS if not n.classes & {"she", "weather"} and adjectives(n)]
-    return [n for n in fit if n.english[0] not in CUED_NOUNS]
-
-
-@cache
 def subject_verbs(noun: Noun) -> list[Verb]:
     """The verbs that admit a noun as their subject."""
     return [v for v in VERBS if v.subjects & noun.classes]
@@ -61,6 +54,12 @@ def object_verbs(noun: Noun, preposition: bool) -> list[tuple[Verb, int]]:
     ]
 
 
+# Subjects of `is old`: no ambiguous nouns, as no other word would decide their translation.
+COPULA_NOUNS = [
+    n
+    for n in ORDINARY
+    if "weather" not in n.classes and n.english[0] not in CUED_NOUNS and adjectives(n)
+]
 PERSON_VERBS = [v for v in VERBS if "person" in v.subjects]
 PERSONS = nouns(frozenset({"person"}))
 SHE = [n for n in NOUNS if "she" in n.classes]

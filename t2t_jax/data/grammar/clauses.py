@@ -263,7 +263,7 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     """A subject, a form of be, and an adjective with its degree, or compared."""
     d.depth = max(d.depth, level)
     if subject is None:
-        subject = subject_phrase(d, d.draw(choice.copula_nouns()), past, level)
+        subject = subject_phrase(d, d.draw(choice.COPULA_NOUNS), past, level)
     noun = subject.noun
     if noun is None or "weather" in noun.classes:  # heavy rain, but no rain is heavy
         raise Reject
@@ -281,7 +281,7 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     degree_en, degree_de = d.pair(*_DEGREES[int(r / _DEGREE)]) if r < _ANY_DEGREE else ([], [])
     text_en, text_de, than_en = adjective.english, adjective.german, list[Word]()
     if r > _COMPARED and adjective.comparative and subject.kind == "noun":
-        other = d.draw(choice.copula_nouns())
+        other = d.draw(choice.COPULA_NOUNS)
         if not other.classes & noun.classes & adjective.classes:
             raise Reject
         than = phrases.noun_phrase(d, other, "n", simple=True)

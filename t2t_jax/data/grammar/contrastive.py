@@ -6,8 +6,9 @@ A model is right if it finds the translation likelier than its contrastive versi
 
 import math
 import random
-from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.grades import NORMAL, Grade
@@ -29,18 +30,6 @@ TYPES = {  # named as in LingEval97 where it has them
 _DRAWS = 1000  # for each item of a cell; cells of rare sentences stay smaller
 
 
-class Error(NamedTuple):
-    """A contrastive version of a translation.
-
-    The distance is in words, between the word that is wrong and the one that it depends on; 0 if
-    the error has no such word.
-    """
-
-    type: str
-    contrastive: str
-    distance: int
-
-
 def contrastive_set(
     seed: int = 0, grade: Grade = NORMAL, count: int = 100, known: Container[str] = ()
 ) -> list[dict[str, Any]]:
@@ -51,51 +40,52 @@ def contrastive_set(
     one of the sources `known`, such as the training set's.
     """
     rng = random.Random(f"{seed} contrastive")
-    cells: dict[tuple[str, int], int] = {}
-    seen, items = set[str](), list[dict[str, Any]]()
+    cells, seen, items = Counter[tuple[str, int]](), set[str](), list[dict[str, Any]]()
     for _ in range(_DRAWS * count):
         pair = draw(rng, grade)
         errors = list(_errors(pair, rng))
         rng.shuffle(errors)
         longest = max(pair.source.count(" "), pair.target.count(" ")) + 1
-        open_ = [e for e in errors if cells.get(_cell(e), 0) < count]
+        open_ = [e for e in errors if cells[_cell(e)] < count]
         if pair.source in seen or pair.source in known or longest > grade.max_words or not open_:
             continue
         seen.add(pair.source)
-        error = min(open_, key=lambda e: cells.get(_cell(e), 0))
-        cells[_cell(error)] = cells.get(_cell(error), 0) + 1
-        described: dict[str, Any] = {"type": error.type, "contrastive": error.contrastive}
-        described |= {"distance": error.distance} if error.distance else {}
-        items.append({"source": pair.source, "reference": pair.target, "errors": [described]})
+        error = min(open_, key=lambda e: cells[_cell(e)])
+        cells[_cell(error)] += 1
+        items.append({"source": pair.source, "reference": pair.target, "errors": [error]})
         if len(cells) == _CELLS and min(cells.values()) == count:
             break
     return items
 
 
-def _cell(error: Error) -> tuple[str, int]:
+def _cell(error: Mapping[str, Any]) -> tuple[str, int]:
     """The type of an error, and the index of its distance, or -1."""
-    if error.type not in _DISTANT:
-        return error.type, -1
-    return error.type, next(i for i, (_, last) in enumerate(DISTANCES) if error.distance <= last)
+    kind, distance = error["type"], error.get("distance", 0)
+    if kind not in _DISTANT:
+        return kind, -1
+    return kind, next(i for i, (_, last) in enumerate(DISTANCES) if distance <= last)
 
 
 _DISTANT = {"subj_verb_agreement", "auxiliary", "verb_particle", "pronoun_gender"}
 _CELLS = len(_DISTANT) * len(DISTANCES) + len(TYPES) - len(_DISTANT)
 
 
-# The type of an error, the place of the wrong word, what can stand there, and the distance.
+# The type of an error, the place of the wrong word, what can stand there, and the distance in words
+# to the word that it depends on, or 0.
 _Place = tuple[str, int, set[str], int]
 
 
-def _errors(pair: Pair, rng: random.Random) -> Iterator[Error]:
-    """Every error that a translation can be given."""
+def _errors(pair: Pair, rng: random.Random) -> Iterator[dict[str, Any]]:
+    """Every error that a translation can be given, in the format of LingEval97."""
     texts = words(pair.target)
     bound = {d.position for d in pair.dependencies if d.kind in ("relative", "prefix")}
     free = [i for i in range(len(texts)) if i not in bound]
     errors = [x for d in pair.dependencies for x in _dependent(pair, d, texts)]
     for kind, i, others, distance in errors + [x for j in free for x in _local(texts, j)]:
         if others:
-            yield Error(kind, _replaced(pair.target, i, rng.choice(sorted(others))), distance)
+            text = _replaced(pair.target, i, rng.choice(sorted(others)))
+            known = {"distance": distance} if distance else {}
+            yield {"type": kind, "contrastive": text, **known}
 
 
 def _dependent(pair: Pair, d: Dependency, texts: Sequence[str]) -> Iterator[_Place]:

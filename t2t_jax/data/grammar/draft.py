@@ -114,10 +114,8 @@ class Draft:
     def pair(self, english: str, german: str) -> tuple[list[Word], list[Word]]:
         """Both sides of a fixed expression, aligned as a whole."""
         key = self.key()
-        return (
-            [Word(text, key) for text in english.split()],
-            [Word(text, key) for text in german.split()],
-        )
+        en, de = ([Word(text, key) for text in side.split()] for side in (english, german))
+        return en, de
 
     def depend(self, kind: str, word: Word, head: Word) -> None:
         """Records a dependency of a German word."""

@@ -262,12 +262,9 @@ ADVERBS, CONJUNCTIONS = _pairs("adverbs"), _pairs("conjunctions")
 OPPOSITES = [frozenset(line.split()) for _, (line,) in _LEXICON["opposites"]]
 NAMES, SURNAMES = (_LEXICON[section][0][1][0].split() for section in ("names", "surnames"))
 
-# Full paradigms that no rule gives: present and preterite.
-SEIN = ("bin bist ist sind seid sind".split(), "war warst war waren wart waren".split())
-HABEN = (
-    "habe hast hat haben habt haben".split(),
-    "hatte hattest hatte hatten hattet hatten".split(),
-)
+# Auxiliaries: present and preterite.
+SEIN = "bin bist ist sind seid sind".split(), preterite("war")
+HABEN = present("haben", "hat"), preterite("hatte")
 WERDEN = (
     "werde wirst wird werden werdet werden".split(),
     "wurde wurdest wurde wurden wurdet wurden".split(),

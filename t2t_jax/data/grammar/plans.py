@@ -3,17 +3,9 @@
 from dataclasses import dataclass
 
 from t2t_jax.data.grammar import choice, phrases
+from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word, mark
-from t2t_jax.data.grammar.inflection import (
-    ADVERBS,
-    INVOLUNTARY,
-    LIKED,
-    MANNERED,
-    PLACED,
-    STATE,
-    Slot,
-    Verb,
-)
+from t2t_jax.data.grammar.inflection import INVOLUNTARY, STATE, Slot, Verb
 from t2t_jax.data.grammar.verbs import Clause, Plan
 
 UNNEGATED = frozenset(("every", "all", "many", "two", "three", "a", "an"))  # beside not, never
@@ -67,7 +59,7 @@ def draw_tense(d: Draft, spec: ClauseSpec, verb: Verb, passive: bool, animate: b
         return "present"
     if r < _PROGRESSIVE:
         return "progressive"
-    return "fond" if r < _FOND and LIKED in verb.flags and animate else "present"
+    return "fond" if r < _FOND and forms.LIKED in verb.flags and animate else "present"
 
 
 def draw_plan(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, plan: Plan) -> Plan:
@@ -90,8 +82,8 @@ def draw_plan(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, plan: Pla
         plan.timed = timed and not (INVOLUNTARY in flags and tense == "present") and not d.timed
         d.timed |= plan.timed
     if not plan.negated and not plan.passive and tense != "fond":
-        plan.placed = PLACED in flags and d.chance(_IN_PLACE)
-        plan.mannered = MANNERED in flags and not plan.often and d.chance(_IN_MANNER)
+        plan.placed = forms.PLACED in flags and d.chance(_IN_PLACE)
+        plan.mannered = forms.MANNERED in flags and not plan.often and d.chance(_IN_MANNER)
     plan.fronted = spec.top and (plan.timed or plan.placed) and d.rng.random() < _FRONTED
     return plan
 
@@ -102,12 +94,12 @@ def add_adverbials(
     """Adds the planned adverbials to a clause, in English order."""
     bare = plan.negated or spec.plain or spec.event
     if plan.often or (plan.tense == "perfect" and not bare and d.chance(_PERFECT_ADVERB)):
-        en, c.often = d.pair(*d.draw(ADVERBS["frequency" if plan.often else "perfect"]))
+        en, c.often = d.pair(*d.draw(forms.ADVERBS["frequency" if plan.often else "perfect"]))
         c.en_rest[:0] = mark("ADVP", en)
         if en[0].text in ("never", "rarely") and any(w.text in UNNEGATED for w in c.en_rest):
             raise Reject
     if plan.mannered:
-        en, c.manner = d.pair(*d.draw(ADVERBS["manner"]))
+        en, c.manner = d.pair(*d.draw(forms.ADVERBS["manner"]))
         c.en_rest += mark("ADVP", en)
     if plan.passive:
         # A passive names who does it where that decides a translation.
@@ -143,7 +135,7 @@ def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
         phrases.prefix(d, *d.rng.choice(_WEATHER), weather)
         return weather.en, weather.de
     tense = "future" if plan.tense == "future" else "past" if past else "present"
-    pair = d.draw(ADVERBS[f"time {tense}"])
+    pair = d.draw(forms.ADVERBS[f"time {tense}"])
     if plan.negated and pair[0].startswith("every"):
         raise Reject
     en, de = d.pair(*pair)
