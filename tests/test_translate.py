@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from t2t_jax.config import Decoding
+from t2t_jax.data.cache import ragged
 from t2t_jax.inference import translate as translating
 from t2t_jax.inference.translate import translate, translate_tokens
 from t2t_jax.tokens import EOS, PAD, UNK
@@ -82,7 +83,7 @@ def test_results_are_in_the_order_of_the_input(K, many, monkeypatch):
 def test_empty_inputs_have_empty_outputs():
     assert translate(Reverse(), PARAMS, [], Letters(), Decoding()) == []
     assert translate(Reverse(), PARAMS, ["", " \t"], Letters(), Decoding()) == ["", ""]
-    assert not list(translating._batches([[], [EOS]], 10**6))
+    assert not list(translating._batches(ragged([[], [EOS]]), 10**6))
 
 
 @pytest.mark.parametrize(("K", "extra"), [(1, 50), (4, 50), (2, 0)])
@@ -121,14 +122,14 @@ def test_few_shapes_are_each_compiled_once():
 def test_every_sentence_is_in_exactly_one_batch_and_padded():
     ids = [[*row, EOS] for row in Letters().encode(sentences(300, 200))]
     seen = []
-    for rows, source in translating._batches(ids, 10**6):
+    for rows, source in translating._batches(ragged(ids), 10**6):
         assert source.shape[0] >= len(rows)
         assert not source[len(rows) :].any()
         for i, row in zip(rows, source, strict=False):
             assert row.tolist() == ids[i] + [PAD] * (source.shape[1] - len(ids[i]))
         seen += rows
     assert sorted(seen) == list(range(300))
-    [(_, source)] = translating._batches([[5, 6, EOS]], 10**6)
+    [(_, source)] = translating._batches(ragged([[5, 6, EOS]]), 10**6)
     assert source.shape == (1, 16)
 
 

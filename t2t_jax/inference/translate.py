@@ -14,7 +14,8 @@ import numpy as np
 from jax import Array
 
 from t2t_jax import config
-from t2t_jax.data.cache import Ragged
+from t2t_jax.data.batches import gather
+from t2t_jax.data.cache import Ragged, ragged
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.inference import beam as beam_search
 from t2t_jax.inference.well_formed import constrain
@@ -100,10 +101,10 @@ def translate_tokens(
       warn: called with a message about sentences that are too long, or translations that are cut.
     """
     longest = model.limit or np.iinfo(np.int32).max
-    lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
-    _warn_of_long(lengths, longest, max_length or longest, first, warn)
+    sources = sentences if isinstance(sentences, Ragged) else ragged(sentences)
+    _warn_of_long(sources.lengths, longest, max_length or longest, first, warn)
     mesh, compiling = sharding.mesh_of(params), threading.Lock()
-    batches = list(_batches(sentences, longest))
+    batches = list(_batches(sources, longest))
 
     def decode_batch(source: np.ndarray) -> np.ndarray:  # [B, S] -> [B, capacity]
         with compiling, sharding.use_mesh(mesh):
@@ -123,7 +124,7 @@ def translate_tokens(
     # On several devices collective operations must run in the same order everywhere.
     with ThreadPoolExecutor(2 if mesh.size == 1 else 1) as pool:
         decoded = list(pool.map(decode_batch, [source for _, source in batches]))
-    outputs, cut = Translations[list[int]]([] for _ in lengths), []
+    outputs, cut = Translations[list[int]]([] for _ in range(len(sources))), []
     for (rows, _), tokens in zip(batches, decoded, strict=True):
         for i, row in zip(rows, tokens, strict=False):
             ends = np.flatnonzero((row == EOS) | (row == PAD))
@@ -134,7 +135,7 @@ def translate_tokens(
     if cut:
         limit = f"{decoding.max_extra:,} subwords more than the input (max_extra)"
         limit += f" or the model's {longest:,} positions" * (longest < np.iinfo(np.int32).max)
-        warn(f"{_lines(outputs.cut, first)} of {len(lengths):,}: translations are cut at {limit}.")
+        warn(f"{_lines(outputs.cut, first)} of {len(sources):,}: translations are cut at {limit}.")
     return outputs
 
 
@@ -195,11 +196,9 @@ def _lines(rows: Sequence[int] | np.ndarray, first: int) -> str:
     return f"{len(rows):,} lines ({listed})" if len(rows) > 1 else f"line {listed}"
 
 
-def _batches(
-    sentences: Sequence[Sequence[int]] | Ragged, longest: int
-) -> Iterator[tuple[list[int], np.ndarray]]:
+def _batches(sources: Ragged, longest: int) -> Iterator[tuple[list[int], np.ndarray]]:
     """Batches (indices of sentences, source int32 [B, S]); empty sentences are left out."""
-    lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
+    lengths = sources.lengths
     order = [int(i) for i in np.argsort(-lengths, kind="stable") if lengths[i] > 1]
     most = min(_ROWS, _power_of_two(len(order)))
     bucket = max(_SHORTEST, _power_of_two(int(lengths.max(initial=0))))
@@ -210,11 +209,8 @@ def _batches(
         S = min(bucket, longest)
         B = max(1, min(most, _ROWS * _LENGTH // S))
         rows, order = order[:B], order[B:]
-        source = np.full((B, S), PAD, np.int32)
-        for row, i in zip(source, rows, strict=False):
-            kept = sentences[i][: S - 1]
-            row[: len(kept)] = kept
-            row[min(int(lengths[i]), S) - 1] = EOS
+        source = gather(sources, np.array(rows), B, S)
+        source[: len(rows)][lengths[rows] > S, -1] = EOS
         yield rows, source
 
 
