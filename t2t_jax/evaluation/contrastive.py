@@ -109,13 +109,10 @@ def accuracies(judgements: Iterable[Judgement]) -> list[Accuracy]:
     out = []
     for kind, members in by_type.items():
         out.append(_accuracy(kind, "", members))
-        parts = [
-            (first, last, [x for x in members if first <= x.distance <= last])
-            for first, last in DISTANCES
-        ]
-        parts = [part for part in parts if part[2]]
+        by_span = {span(a, b): [x for x in members if a <= x.distance <= b] for a, b in DISTANCES}
+        parts = [(distance, part) for distance, part in by_span.items() if part]
         if len(parts) > 1:
-            out += [_accuracy(kind, span(*ends), part) for *ends, part in parts]
+            out += [_accuracy(kind, distance, part) for distance, part in parts]
     return out
 
 

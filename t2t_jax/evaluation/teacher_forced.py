@@ -21,13 +21,15 @@ def exact_of_sums(sums: np.ndarray) -> np.ndarray:
     return 100 * sums[..., 2] / sums[..., 3]
 
 
+@metric("exact", EXACT, exact_of_sums)
 @metric("accuracy", SIGNATURE, teacher_forced=True)
 def sentence_statistics(
     predicted: Sequence[str], references: Sequence[str], _: Sequence[str] = ()
 ) -> list[list[int]]:
     """For each sequence: right words, predicted words, 1 if the whole is right, and 1.
 
-    Prompts are not counted. The whole includes the end mark if that is predicted.
+    Prompts are not counted. The whole includes the end mark if that is predicted, so the score of
+    whole sequences equals the score of greedy decoding.
     """
     out = []
     for text, reference in zip(predicted, references, strict=True):
@@ -35,14 +37,6 @@ def sentence_statistics(
         right = [x == y for x, y in pairs if not y.startswith(PROMPT)]
         out.append([sum(right), len(right), int(text == reference), 1])
     return out
-
-
-@metric("exact", EXACT)
-def _exact(
-    predicted: Sequence[str], references: Sequence[str], _: Sequence[str]
-) -> list[tuple[int, int]]:
-    """The score of predictions equals the score of greedy decoding."""
-    return [(int(x == y), 1) for x, y in zip(predicted, references, strict=True)]
 
 
 def mean(sums: np.ndarray) -> np.ndarray:
