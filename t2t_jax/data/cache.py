@@ -50,14 +50,8 @@ class Ragged:
         return np.diff(self.offsets)
 
 
-def select(sentences: Ragged, rows: np.ndarray) -> Ragged:
-    """Sentences with the indices `rows`, copied to memory."""
-    offsets = np.concatenate([[0], np.cumsum(sentences.lengths[rows])])
-    return Ragged(np.concatenate([sentences[i] for i in rows]), offsets)
-
-
-def ragged(sentences: Sequence[Sequence[int]]) -> Ragged:
-    """Sentences of ids, in memory."""
+def ragged(sentences: Sequence[Sequence[int] | np.ndarray]) -> Ragged:
+    """Sentences of ids, copied to memory as int32."""
     lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     flat = itertools.chain.from_iterable(sentences)
@@ -94,9 +88,8 @@ class Split:
 def as_one(split: Split) -> Split:
     """The split with each source as a prompt before its target, for a language model."""
     source, target = split.source, split.target
-    pairs = ((-source[i].astype(np.int32), target[i]) for i in range(len(source)))
-    tokens = np.concatenate([*itertools.chain.from_iterable(pairs)])
-    return replace(split, target=Ragged(tokens, source.offsets + target.offsets))
+    joined = [[*-source[i].astype(np.int32), *target[i]] for i in range(len(source))]
+    return replace(split, target=ragged(joined))
 
 
 def packed(split: Split, length: int, train: bool) -> Split:

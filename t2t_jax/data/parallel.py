@@ -96,14 +96,12 @@ _COMPRESSED: dict[bytes, tuple[str, Callable[..., Any]]] = {
 
 def _pairs(a: Path, b: Path) -> Iterator[Raw]:
     """Line n of the first file with line n of the second."""
-    left, right = lines_of(a), lines_of(b)
-    for n, (x, y) in enumerate(itertools.zip_longest(left, right)):
+    for x, y in itertools.zip_longest(lines_of(a), lines_of(b)):
         if x is None or y is None:
-            longer = n + 1 + sum(1 for _ in (left if y is None else right))
-            lines = (n, longer) if x is None else (longer, n)
+            of_a, of_b = (sum(1 for _ in lines_of(path)) for path in (a, b))
             raise UsageError(
-                f"{a} has {lines[0]:,} lines and {b} has {lines[1]:,}: line n of one must "
-                "translate line n of the other, so give files of equal length."
+                f"{a} has {of_a:,} lines and {b} has {of_b:,}: line n of one must translate line n "
+                "of the other, so give files of equal length."
             )
         yield Raw(x, y)
 

@@ -19,7 +19,7 @@ import numpy as np
 from t2t_jax import files
 from t2t_jax.config import PATHS, Data
 from t2t_jax.data import tokenise, vocabulary
-from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, summary
+from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, ragged, summary
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.data.raw import REQUEST, FilesMissing, Report, drawn_pairs, raw_corpus, request
 from t2t_jax.errors import UsageError
@@ -60,7 +60,8 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
         )
     order = np.random.default_rng(0).permutation(len(train.source))
     rows = np.sort(order[: data.pairs])
-    sample = Split(select(train.source, rows), select(train.target, rows), train.stem)
+    source, target = (ragged([side[i] for i in rows]) for side in (train.source, train.target))
+    sample = Split(source, target, train.stem)
     selected = hashlib.sha256(f"{dataset.fingerprint} {rows.tolist()}".encode()).hexdigest()
     return replace(dataset, splits={**dataset.splits, "train": sample}, fingerprint=selected)
 

@@ -46,22 +46,20 @@ def words(text: str) -> list[str]:
     return [word.strip(",.?!") for word in text.split()]
 
 
-def _text(phrase: list[Word], end: str) -> tuple[str, dict[int, list[int]], dict[Word, int]]:
-    """The text of words and a final mark, and the positions of every key and of every word."""
+def _text(phrase: list[Word], end: str) -> tuple[str, dict[Word, int]]:
+    """The text of words and a final mark, and the position of every word."""
     texts: list[str] = []
-    keys: dict[int, list[int]] = {}
     places: dict[Word, int] = {}
     for word in phrase:
         if word is COMMA:
             if not texts[-1].endswith(","):
                 texts[-1] += ","
             continue
-        keys.setdefault(word.key, []).append(len(texts))
         places[word] = len(texts)
         texts.append(word.text)
     texts[-1] = texts[-1].removesuffix(",") + end
     texts[0] = texts[0][0].upper() + texts[0][1:]
-    return " ".join(texts), keys, places
+    return " ".join(texts), places
 
 
 def _tree(phrase: list[Word], end: str) -> str:
@@ -79,19 +77,17 @@ def _tree(phrase: list[Word], end: str) -> str:
 
 
 def _pair(d: Draft, en: list[Word], de: list[Word], end: str) -> Pair:
-    source, en_keys, _ = _text(en, end)
-    target, de_keys, places = _text(de, end)
-    alignment = sorted(
-        (i, j) for key, at in en_keys.items() for i in at for j in de_keys.get(key, ())
-    )
+    source, sources = _text(en, end)
+    target, places = _text(de, end)
+    aligned = ((i, j) for x, i in sources.items() for y, j in places.items() if x.key == y.key)
     dependencies = tuple(
         Dependency(kind, places[word], places[head])
         for kind, word, head in d.dependencies
         if word in places and head in places
     )
     longest = max((abs(x.position - x.head) for x in dependencies), default=0)
-    tree = _tree(en, end)
-    return Pair(source, target, tuple(alignment), dependencies, longest, d.depth, tree)
+    alignment = tuple(sorted(aligned))
+    return Pair(source, target, alignment, dependencies, longest, d.depth, _tree(en, end))
 
 
 _PLACED = [v for v in forms.VERBS if "p" in v.flags and "person" in v.subjects]

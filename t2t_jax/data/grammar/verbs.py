@@ -156,10 +156,8 @@ def _forms(d: Draft, verb: Verb, subject: Phrase, how: Plan) -> _Forms:
 def chain(d: Draft, verb: Verb, subject: Phrase, how: Plan) -> Clause:
     """A clause of a subject and the verbs that `how` describes."""
     x = _forms(d, verb, subject, how)
-    key, aux_key = d.key(), d.key()
-    lead_key = aux_key
-    if not x.right:
-        aux_key = key
+    key, lead_key = d.key(), d.key()
+    aux_key = lead_key if x.right else key
     c = Clause(
         subject,
         en_aux=[Word(text, aux_key) for text in x.aux],
