@@ -135,12 +135,8 @@ def shapes_of(
 class Batches:
     """Training batches {"source": int32 [B, S], "target": int32 [B, T]}, right-padded with PAD.
 
-    Every pair appears exactly once in an epoch. Rows without a pair are all PAD.
-
-    Args:
-      batch_tokens: the largest number of tokens on a side of a batch, padding included.
-      shapes: the largest number of shapes.
-      multiple: divides the number of rows of each shape.
+    Every pair appears exactly once in an epoch. Rows without a pair are all PAD. `shapes` is the
+    largest number of shapes, which `shapes_of` chooses.
     """
 
     def __init__(

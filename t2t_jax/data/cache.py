@@ -120,7 +120,6 @@ def open_dataset(directory: Path) -> Dataset:
 
     Raises UsageError if there is none, it has another format, or one of its files is cut short.
     """
-    directory = Path(directory)
     try:
         meta = json.loads((directory / "meta.json").read_text("utf-8"))
     except (OSError, ValueError) as error:

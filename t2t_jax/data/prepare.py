@@ -69,23 +69,19 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
 def prepare(data: Data, root: Path, report: Report = print) -> Path:
     """The directory below `root` of the tokenised corpus of a config, which is built if missing.
 
-    Reports the numbers of pairs that were kept and left out, in one line.
-
-    Raises:
-      UsageError: files are missing, damaged, of different lengths or not UTF-8, or the corpus does
-        not have these languages.
+    Reports the numbers of pairs that were kept and left out, in one line. Raises UsageError if
+    files are missing, damaged, of different lengths or not UTF-8, or the corpus does not have these
+    languages.
     """
     _check_fields(data)
-    root = Path(root)
     requested = request(data)
     try:
         corpus = raw_corpus(data, root, report)
     except FilesMissing as error:
-        prepared = _prepared_earlier(root, requested)
-        if prepared is None:
+        directory = _prepared_earlier(root, requested)
+        if directory is None:
             raise
-        report(f"{error} Continuing with what was prepared from it earlier: {prepared}")
-        directory = prepared
+        report(f"{error} Continuing with what was prepared from it earlier: {directory}")
     else:
         # What turns text into ids: the code here, and the version of SentencePiece.
         sources = (inspect.getsource(module).encode() for module in (tokenise, vocabulary))

@@ -52,9 +52,8 @@ def build(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
     split, pairs with an empty side and pairs that are not UTF-8 are left out. meta.json has the
     number of each, and of unknown tokens. The source of a document is EOS alone.
 
-    Raises:
-      UsageError: a stream cannot be read, has no valid pair, or is not UTF-8.
-      RunError: the directory cannot be written.
+    Raises UsageError if a stream cannot be read, has no valid pair, or is not UTF-8, and RunError
+    if the directory cannot be written.
     """
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
     try:

@@ -150,9 +150,7 @@ def _ter(data: Data) -> dict[str, Any]:
         raise UsageError(
             f"TER counts words between spaces, which target={data.target} has not: leave TER out."
         )
-    return (
-        dict.fromkeys(("normalized", "asian_support"), True) if name in ("zh", "ja-mecab") else {}
-    )
+    return dict(normalized=True, asian_support=True) if name in ("zh", "ja-mecab") else {}
 
 
 def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:

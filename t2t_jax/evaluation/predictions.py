@@ -30,11 +30,9 @@ def sentence_likelihoods(model: Any, params: Any, batches: PlacedBatches) -> np.
     """The negative log-likelihood in nats and the number of tokens of each target, float64 [n, 2].
 
     Their sums give `metrics.perplexity`. EOS counts; prompt tokens of a target, which are input
-    without a loss, do not. Raises UsageError if there is no token.
-
-    Args:
-      batches: indices of the sentences [n], and {"source": int32 [B, S], "target": int32 [B, T]}
-        whose first n rows are these sentences. Padding is left out.
+    without a loss, do not. Raises UsageError if there is no token. The batches are indices of
+    sentences [n], and {"source": int32 [B, S], "target": int32 [B, T]} whose first n rows are these
+    sentences.
     """
     order, rows = [np.zeros(0, int)], [np.zeros((0, 2))]
     for indices, batch in batches:
@@ -84,13 +82,14 @@ def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data:
 
     The split is as the model reads it (`runs.context.as_read`); `data` has the size of batches.
     """
+    mesh = sharding.mesh_of(params)
+    batches = placed(split, data, mesh)
     if split.documents is not None:
-        batches = placed(split, data, sharding.mesh_of(params))
         documents = token_likelihoods(model, params, split, batches)
         return [" ".join(f"{x:.3f}" for x in nats) for nats in documents]
     words = [piece.removeprefix("▁") for piece in vocabulary.pieces(range(vocabulary.size))]
-    mesh, texts = sharding.mesh_of(params), [""] * len(split.target)
-    for rows, batch in placed(split, data, mesh):
+    texts = [""] * len(split.target)
+    for rows, batch in batches:
         with sharding.use_mesh(mesh):
             predicted = predictions(model, params, batch)
         for i, row in zip(rows, np.asarray(predicted), strict=False):

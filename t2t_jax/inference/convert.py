@@ -28,8 +28,7 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
 def choose(m: config.Model, library: str) -> str:
     """Returns the name in `FORMATS` of the model of a library that equals ours.
 
-    Raises:
-      UsageError: none does; the message names a field, and its values that are possible.
+    Raises UsageError if none does; the message names a field, and its values that are possible.
     """
     every = [name for name, x in FORMATS.items() if x.library == library]
     fits, before = every, list[str]()
@@ -73,11 +72,8 @@ def convert(
 ) -> Arrays:
     """Returns the arrays MODULE.weight and MODULE.bias of another model, by name.
 
-    Args:
-      modules: the names of its modules, and ours in each.
-
-    Raises:
-      UsageError: a parameter has no counterpart in it, or one of its parameters has none here.
+    `modules` are the names of its modules, and ours in each. Raises UsageError if a parameter has
+    no counterpart in it, or one of its parameters has none here.
     """
     m, scheme = c.model, parts.POSITIONS[c.model.positions]
     ours = [name for names in modules.values() for name in names]

@@ -37,14 +37,11 @@ def export(
 ) -> None:
     """Writes a model as ctranslate2, hf or safetensors, and its SentencePiece model beside it.
 
-    Args:
-      files: the files that determine the run, which safetensors gets.
-      scores: the scores in result.json, for the model card of transformers.
+    safetensors gets the `files` that determine the run, and the model card of transformers the
+    scores in result.json.
 
-    Raises:
-      UsageError: the format lacks a layer or a parameter of the model, its package is not
-        installed, or the directory is not empty.
-      RunError: the directory cannot be written.
+    Raises UsageError if the format lacks a layer or a parameter of the model, its package is not
+    installed, or the directory is not empty, and RunError if the directory cannot be written.
     """
     if directory.is_file() or not directory.name:
         raise UsageError(f"{directory} cannot become a new directory: choose another --out.")
@@ -83,8 +80,7 @@ def _safetensors() -> Any:
 def read_weights(path: Path, like: Any) -> Any:
     """Returns the parameters in a file that `export` wrote to `safetensors`, laid out as `like`.
 
-    Raises:
-      UsageError: the file is damaged, or its parameters are of another model.
+    Raises UsageError if the file is damaged, or its parameters are of another model.
     """
     numpy, shapes = _safetensors(), named(like)
     try:

@@ -94,7 +94,6 @@ def translate_tokens(
     Args:
       model: hashable, with the model interface (`encode`, `start`, `step`).
       params: the model's parameters, on any devices.
-      decoding: beam size, length penalty, and how much longer than its input an output may be.
       max_length: length of the longest training sentence, EOS included.
       first: line number of the first sentence.
       rule: the rule that outputs keep, as `output_rule` makes it.
