@@ -3,18 +3,8 @@
 A sentence and its translation are drawn together, word by word, so that word alignments and the
 dependencies of German words are known. The translation is a function of the English sentence.
 
-    lexicon.txt     the words, a lemma per line
-    inflection.py   their forms
-    choice.py       which words may be combined
-    grades.py       how difficult the sentences are
-    draft.py        the state of a sentence while it is drawn
-    phrases.py      noun phrases
-    verbs.py        verb chains and word order
-    plans.py        tense, negation and adverbials of a clause
-    clauses.py      clauses
-    sentences.py    sentences
-    corpus.py       the splits of the corpus
-    contrastive.py  translations with one error, for contrastive sets
+The words are in `lexicon.txt`. Each module builds on the ones before it: `inflection`, `choice`,
+`grades`, `draft`, `phrases`, `verbs`, `plans`, `clauses`, `sentences`, `corpus`, `contrastive`.
 """
 
 from t2t_jax.data.grammar.corpus import generate

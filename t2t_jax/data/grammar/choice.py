@@ -33,13 +33,11 @@ def nouns(classes: frozenset[str]) -> list[Noun]:
 
 @cache
 def adjectives(noun: Noun) -> list[Adjective]:
-    """The adjectives that a noun admits."""
     return [a for a in ADJECTIVES if a.classes & noun.classes and not a.excepted & noun.classes]
 
 
 @cache
 def subject_verbs(noun: Noun) -> list[Verb]:
-    """The verbs that admit a noun as their subject."""
     return [v for v in VERBS if v.subjects & noun.classes]
 
 

@@ -146,7 +146,9 @@ def _complements(
 
 def _draw_relative(d: Draft, spec: ClauseSpec, plan: Plan, phrase: Phrase) -> bool:
     """Whether the last complement has a relative clause."""
-    if not spec.relatives or plan.trailing() or plan.negated or phrase.closed:
+    # To an adverbial that ends the English clause, the relative clause would attach.
+    trailing = plan.mannered or plan.timed + plan.placed > plan.fronted
+    if not spec.relatives or trailing or plan.negated or phrase.closed:
         return False
     share = _RELATIVE_OF_COMPLEMENT if spec.level else _RELATIVE_OF_MAIN_COMPLEMENT
     return spec.level < d.grade.limit and d.rng.random() < share * d.grade.nest
@@ -156,13 +158,14 @@ def _cues(
     d: Draft, verb: Verb, c: Clause, filled: list[tuple[Slot, Phrase]], passive: bool
 ) -> None:
     """Notes what decides the translation of words that have several."""
+    main = c.right[0] if c.right and c.final else c.finite  # which carries the verb's meaning
     for phrase in [c.subject] + [p for _, p in filled]:
         if phrase.kind == "noun" and phrase.noun and phrase.noun.english[0] in choice.CUED_NOUNS:
-            d.depend("cue", phrase.head, c.main)
+            d.depend("cue", phrase.head, main)
     name = f"{verb.english[0]} {verb.particle}"
     if name in choice.CUED_VERBS and verb.base != "gehen":
         first = filled[0][1] if filled and verb.english[0] != "eat" and not passive else c.subject
-        d.depend("cue", c.main, first.head)
+        d.depend("cue", main, first.head)
 
 
 def clause(
@@ -211,11 +214,9 @@ def clause(
 
 def _draw_subject(d: Draft, spec: ClauseSpec, verb: Verb, passive: bool) -> Phrase:
     classes = verb.slots[0].classes if passive else verb.subjects
-    human = (
-        not passive
-        and "person" in classes
-        and (len(classes) == 1 or d.rng.random() < _HUMAN_SUBJECT)
-    )
+    human = not passive and "person" in classes
+    if human and len(classes) > 1:
+        human = d.rng.random() < _HUMAN_SUBJECT
     noun = None if human else d.draw(choice.nouns(classes))
     return subject_phrase(d, noun, spec.past, spec.level)
 

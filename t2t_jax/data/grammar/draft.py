@@ -83,8 +83,6 @@ class Phrase:
 
 @dataclass(slots=True)
 class Draft:
-    """A sentence while it is drawn."""
-
     rng: random.Random
     grade: Grade = NORMAL
     keys: int = 0  # number of alignment keys in use

@@ -73,8 +73,6 @@ def name(d: Draft) -> Phrase:
 
 
 class Determiner(NamedTuple):
-    """An article or another determiner."""
-
     english: str
     german: str  # stem
     endings: dict[tuple[str, str], str]  # of the adjective behind it

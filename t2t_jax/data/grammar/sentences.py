@@ -120,13 +120,20 @@ def _subordinate(d: Draft, c: Clause, english_word: str, german_word: str) -> tu
     return mark("SBAR", en + mark("S", english(c))), de + last(c)
 
 
-def _clause(d: Draft, spec: ClauseSpec, refers: bool, copular: bool = True) -> Clause:
-    """A clause; `refers` asks for a pronoun. See `_with_pronoun`."""
-    return (_with_pronoun(d, spec, copular) if refers else None) or clause(d, spec)
+def _clause(
+    d: Draft, spec: ClauseSpec, refers: bool, copular: bool = True, copulas: float = 0
+) -> Clause:
+    """A clause; `refers` asks for a pronoun (see `_with_pronoun`).
+
+    `copulas` is the share of copulas among clauses without one.
+    """
+    c = _with_pronoun(d, spec, copular) if refers else None
+    if c is None and copulas and d.rng.random() < copulas:
+        c = copula(d, spec.past, None, spec.level)
+    return c or clause(d, spec)
 
 
 def _statement(d: Draft) -> Sides:
-    """A main clause."""
     past = d.rng.random() < _PAST
     if d.rng.random() < _COPULAR_STATEMENT:
         c = copula(d, past, None, 0)
@@ -181,25 +188,19 @@ def _joined(d: Draft) -> Sides:
         tense = "pluperfect" if past else "perfect"
     main = ClauseSpec(past, 0, event=event)
     subordinate = ClauseSpec(past, 1, tense=tense, event=event)
+    copulas = 0 if event else _COPULAR_SUBORDINATE
     refers = d.rng.random() < _REFERS_IN_JOINED * d.grade.refer
     if d.rng.random() < _SUBORDINATE_FIRST:
-        en, de = _subordinate(d, _subordinate_clause(d, subordinate, False), *conjunction)
+        c = _clause(d, subordinate, False, copulas=copulas)
+        en, de = _subordinate(d, c, *conjunction)
         m = _clause(d, main, refers, copular=False)
         return [*en, COMMA, *english(m)], second(m, [*de, COMMA]), "."
     m = clause(d, replace(main, top=not event))
     en, de = english(m), second(m)
-    c = _subordinate_clause(d, subordinate, refers)
+    c = _clause(d, subordinate, refers, not event, copulas)
     sub_en, sub_de = _subordinate(d, c, *conjunction)
     comma = [COMMA] if conjunction[0] in ("although", "while") else []
     return [*en, *comma, *sub_en], [*de, COMMA, *sub_de], "."
-
-
-def _subordinate_clause(d: Draft, spec: ClauseSpec, refers: bool) -> Clause:
-    """A clause for a conjunction; `refers` asks for a pronoun."""
-    c = _with_pronoun(d, spec, copular=not spec.event) if refers else None
-    if c is None and not spec.event and d.rng.random() < _COPULAR_SUBORDINATE:
-        c = copula(d, spec.past, None, spec.level)
-    return c or clause(d, spec)
 
 
 def _matrix(d: Draft, kind: str, past: bool) -> Clause:
@@ -243,9 +244,8 @@ def _purpose(d: Draft) -> Sides:
     else:
         m.en_rest += infinitive_en
         en = english(m)
-    bare = not opener_de and not c.clitic + c.middle + c.extra
     infinitive = opener_de + c.clitic + c.middle + c.right + c.extra
-    comma = [] if bare else [COMMA]
+    comma = [COMMA] if infinitive != c.right else []
     return en, [*second(m), *comma, *infinitive], "."
 
 

@@ -35,11 +35,6 @@ class Clause:
     front_en: list[Word] = field(default_factory=list)  # an adverbial that opens the clause
     front_de: list[Word] = field(default_factory=list)
 
-    @property
-    def main(self) -> Word:
-        """The German word that carries the verb's meaning."""
-        return self.right[0] if self.right and self.final else self.finite
-
 
 @dataclass(slots=True)
 class Plan:
@@ -68,10 +63,6 @@ class Plan:
     def do(self) -> bool:
         """Whether English needs an auxiliary."""
         return self.ask or self.negated
-
-    def trailing(self) -> bool:
-        """Whether an adverbial ends the English clause, to which a relative clause would attach."""
-        return self.mannered or self.timed + self.placed > self.fronted
 
 
 class _Forms(NamedTuple):
