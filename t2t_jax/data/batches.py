@@ -179,7 +179,6 @@ class Batches:
         return len(self._plan(epoch))
 
     def read(self, epoch: int, index: int) -> Batch:
-        """Batch `index` of an epoch."""
         rows, i = self._plan(epoch)[index]
         shape = self.shapes[i]
         return {

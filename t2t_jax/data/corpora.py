@@ -15,8 +15,6 @@ LIKELIHOODS = "NLL", "perplexity", "bits per byte"
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus, as it is declared."""
-
     # The function that returns its `raw.RawCorpus`, as file:name in this package; or a function of
     # a study file, which yields the texts of a split.
     where: str
@@ -53,18 +51,12 @@ class Corpus:
     output_rule: str = ""  # what the field `output_rule` may be besides none
 
 
-def _diagnostic(**options: int) -> Corpus:
-    where = "diagnostics:diagnostic"
-    return Corpus(where, WORDS, options=options, prompts=True, drawn_above=0)
-
-
-def _downloaded(where: str, metrics: tuple[str, ...], **fields: Any) -> Corpus:
-    return Corpus(where, metrics, ("directory",), scalable=True, normalization="nmt_nfkc", **fields)
-
-
 _DRAWN: dict[str, Any] = dict(fields=("grade",), scalable=True, drawn_above=60_000)
+_DIRECTORY: dict[str, Any] = dict(fields=("directory",), scalable=True)
+_NFKC: dict[str, Any] = dict(_DIRECTORY, normalization="nmt_nfkc")
 _FILES: dict[str, Any] = dict(fields=("train", "dev", "test"), scalable=True)
 _TO_TREES: dict[str, Any] = dict(languages=("en", "tree"), output_rule="trees")
+_TASK: dict[str, Any] = dict(metrics=WORDS, prompts=True, drawn_above=0)
 CORPORA: dict[str, Corpus] = {
     "grammar": Corpus(
         "synthetic:grammar",
@@ -74,18 +66,18 @@ CORPORA: dict[str, Corpus] = {
         **_DRAWN,
     ),
     "grammar_trees": Corpus("synthetic:treebank", TREES, **_DRAWN, **_TO_TREES),
-    "multi30k": _downloaded("parallel:multi30k", MULTI30K),
-    "multi30k_lower": _downloaded("parallel:multi30k_lower", MULTI30K),
-    "wmt14": Corpus("parallel:wmt14", fields=("directory",), scalable=True),
+    "multi30k": Corpus("parallel:multi30k", MULTI30K, **_NFKC),
+    "multi30k_lower": Corpus("parallel:multi30k_lower", MULTI30K, **_NFKC),
+    "wmt14": Corpus("parallel:wmt14", **_DIRECTORY),
     "text": Corpus("parallel:text", **_FILES),
     "documents": Corpus("documents:documents", LIKELIHOODS, documents=True, **_FILES),
-    "wsj": _downloaded("treebank:treebank", TREES, **_TO_TREES),
-    "wsj_sample": _downloaded("treebank:treebank", TREES, sample=True, **_TO_TREES),
-    "recall": _diagnostic(length=32, keys=4, fewest=0),
-    "copy": _diagnostic(length=16),
-    "reverse": _diagnostic(length=16),
-    "sort": _diagnostic(length=16),
-    "dyck": _diagnostic(length=32, depth=4),
+    "wsj": Corpus("treebank:treebank", TREES, **_NFKC, **_TO_TREES),
+    "wsj_sample": Corpus("treebank:treebank", TREES, sample=True, **_NFKC, **_TO_TREES),
+    "recall": Corpus("diagnostics:diagnostic", options=dict(length=32, keys=4, fewest=0), **_TASK),
+    "copy": Corpus("diagnostics:diagnostic", options=dict(length=16), **_TASK),
+    "reverse": Corpus("diagnostics:diagnostic", options=dict(length=16), **_TASK),
+    "sort": Corpus("diagnostics:diagnostic", options=dict(length=16), **_TASK),
+    "dyck": Corpus("diagnostics:diagnostic", options=dict(length=32, depth=4), **_TASK),
 }
 
 

@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,8 +28,6 @@ Options = Mapping[str, int]
 
 
 class Example(NamedTuple):
-    """An example as words."""
-
     source: list[str]
     target: list[str]
     # Words from where the answer is known to where it is asked for, the largest of several; None
@@ -154,7 +152,6 @@ _TRIES = 100  # draws in a row without a new example, after which there are too 
 
 
 def diagnostic(data: Data, root: Path, report: Report) -> RawCorpus:
-    """The corpus of a task."""
     options = parse_options(data.corpus, data.task_options)
     words = TASKS[data.corpus][1]({**options, "V": data.vocabulary - RESERVED})
     if not words:
@@ -163,9 +160,8 @@ def diagnostic(data: Data, root: Path, report: Report) -> RawCorpus:
             "tokens take four places: raise vocabulary."
         )
 
-    @functools.cache
-    def examples() -> Mapping[str, Sequence[Example]]:
-        return generate(data.corpus, options, data.vocabulary, drawn_pairs(data) or PAIRS)
+    pairs = drawn_pairs(data) or PAIRS
+    examples = functools.cache(lambda: generate(data.corpus, options, data.vocabulary, pairs))
 
     def read(split: str) -> Iterator[Raw]:
         for source, target, distance in examples()[split]:

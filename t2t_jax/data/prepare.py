@@ -31,11 +31,7 @@ _PATHS_OUT = dict.fromkeys(PATHS, "")  # the key has the content instead
 
 def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
     """A function that opens the prepared corpus of a config, as `open_corpus`, each only once."""
-
-    @functools.cache
-    def open_once(data: Data) -> Dataset:
-        return open_corpus(data, root, report)
-
+    open_once = functools.cache(functools.partial(open_corpus, root=root, report=report))
     return lambda data: open_once(Data(**{name: getattr(data, name) for name in _OPENED}))
 
 

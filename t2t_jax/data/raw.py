@@ -42,8 +42,6 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True)
 class RawCorpus:
-    """A corpus before tokenisation."""
-
     content: Mapping[str, Any]  # JSON that is equal for corpora of equal pairs, such as checksums
     streams: Callable[[], Mapping[str, Stream]]  # gives the splits; it may download them
     # The vocabulary, if it consists of whole words. A word of a target that begins with
