@@ -59,12 +59,10 @@ def build(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
     try:
         aside.mkdir(parents=True)
         _fill(aside, about, corpus, data)
-        try:
-            os.rename(aside, directory)
-        except OSError:
-            if not (directory / "meta.json").exists():  # else another process wrote the corpus
-                raise
+        os.rename(aside, directory)
     except OSError as error:
+        if (directory / "meta.json").exists():  # another process wrote the corpus
+            return
         raise RunError(
             f"the prepared corpus could not be written to {directory} ({error.strerror or error}): "
             "free some space, delete what is in its place, or choose another --cache."
