@@ -79,7 +79,6 @@ def caution(references: Texts, data: Data) -> str:
 
 @functools.cache
 def _sacrebleu(name: str, **options: Any) -> Any:
-    """Returns a metric of sacreBLEU."""
     import sacrebleu.metrics
 
     made = getattr(sacrebleu.metrics, name)(**options)

@@ -117,7 +117,6 @@ def accuracies(judgements: Iterable[Judgement]) -> list[Accuracy]:
 
 
 def span(first: float, last: float) -> str:
-    """Returns a range of distances as text."""
     return f"{first} to {last}" if last < math.inf else f"{first} or more"
 
 

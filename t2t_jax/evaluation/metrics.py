@@ -9,17 +9,15 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from t2t_jax.config import Config, Data
+from t2t_jax.data.cache import Split
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, in_function, near
 from t2t_jax.parts import ARCHITECTURES
-
-if TYPE_CHECKING:
-    from t2t_jax.data.cache import Split
 
 Counts = Sequence[Sequence[float]]  # of each sentence
 Function = Callable[..., Counts | float]  # (hypotheses, references, sources) -> counts, or a score
@@ -39,8 +37,6 @@ class Outputs(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, as it is declared."""
-
     name: str  # heading of its column
     # How it is computed, or a function that returns this if it has to import a package.
     signature: str | Callable[..., str]
@@ -110,7 +106,6 @@ class Metric:
         return float(scores[0])
 
     def describe(self, outputs: Outputs = Outputs((), (), ())) -> str:  # noqa: B008
-        """Returns the signature."""
         if isinstance(self.signature, str):
             return self.signature
         return self.signature(*[outputs] * self.whole)
@@ -218,8 +213,7 @@ def score(outputs: Outputs, metrics: Sequence[Metric]) -> tuple[dict[str, Any], 
     return scores, statistics[0]
 
 
-def outputs_of(split: "Split", hypotheses: Sequence[str], data: Data) -> Outputs:
-    """Returns a model's outputs for the sentences of a split."""
+def outputs_of(split: Split, hypotheses: Sequence[str], data: Data) -> Outputs:
     return Outputs(hypotheses, split.references, split.sources, split.extras, data)
 
 

@@ -49,13 +49,11 @@ def nats_of(line: str) -> np.ndarray:
     return np.array(line.split(), float)
 
 
+@metric("perplexity", "e^NLL", perplexity, **BY_DOCUMENT)
 @metric("NLL", "nats per token, the end of a document included", mean, **BY_DOCUMENT)
 def counts(lines: Sequence[str], *_: Sequence[str]) -> list[tuple[float, int]]:
     """For each document its nats and its number of tokens."""
     return [(float(nats.sum()), len(nats)) for nats in map(nats_of, lines)]
-
-
-metric("perplexity", "e^NLL", perplexity, **BY_DOCUMENT)(counts)
 
 
 @metric("bits per byte", "of the text in UTF-8", bits, **BY_DOCUMENT)

@@ -36,8 +36,6 @@ add_norm_feed_forward/norm/affine ffn.layer_norm            final_layer_norm    
 
 @dataclass(frozen=True)
 class Format:
-    """A model of another library."""
-
     column: str  # the column of `_LAYER` with its names
     stacks: Mapping[str, str]  # what they begin with, before the index of a layer
     others: str  # its other modules, as THEIRS=OURS

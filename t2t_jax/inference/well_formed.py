@@ -50,13 +50,10 @@ class Trees(NamedTuple):
         texts = [piece[1:] if first else "" for piece, first in zip(pieces, begins, strict=True)]
         sides = [{text[1:] for text in texts if text[:1] == side} for side in "()"]
         labels = sorted((sides[0] & sides[1]) - {""})
-        label = [labels.index(text[1:]) if text[1:] in labels else -1 for text in texts]
-        opens, closes = (
-            np.array([text[:1] == side and i >= 0 for text, i in zip(texts, label, strict=True)])
-            for side in "()"
-        )
-        word = np.array([text == WORD for text in texts])
-        return cls(np.array(label, np.int32), opens, closes, word, begins)
+        numbers = [labels.index(text[1:]) if text[1:] in labels else -1 for text in texts]
+        label, side = np.array(numbers, np.int32), np.array([text[:1] for text in texts])
+        opens, closes = (side == "(") & (label >= 0), (side == ")") & (label >= 0)
+        return cls(label, opens, closes, np.array(texts) == WORD, begins)
 
     def start(self, source: Array, max_length: Array) -> _Open:
         words, room = jnp.asarray(self.begins)[source].sum(dtype=jnp.int32), max_length + 1  # BOS
