@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import gzip
 import hashlib
+import inspect
 import lzma
 import multiprocessing
 import os
@@ -16,10 +17,9 @@ import numpy as np
 import pyarrow
 import pytest
 
-from t2t_jax import config
+from t2t_jax import config, tokens
 from t2t_jax.config import Data
-from t2t_jax.data import prepare as preparation
-from t2t_jax.data import tokenise
+from t2t_jax.data import cache, tokenise, vocabulary
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import CORPORA, parse_options
 from t2t_jax.data.diagnostics import generate
@@ -125,9 +125,13 @@ def test_a_change_of_the_data_changes_the_cache_directory(texts, tmp_path, chang
         assert open_dataset(after).fingerprint != open_dataset(before).fingerprint
 
 
-def test_a_change_of_the_tokeniser_is_not_answered_from_the_cache(texts, tmp_path, monkeypatch):
-    before = prepare(request(texts), tmp_path, quiet)
-    monkeypatch.setattr(preparation.inspect, "getsource", lambda module: f"new {module.__name__}")
+@pytest.mark.parametrize("changed", [cache, tokenise, tokens, vocabulary])
+def test_a_change_of_the_tokeniser_is_not_answered_from_the_cache(
+    changed, texts, tmp_path, monkeypatch
+):
+    before, source = prepare(request(texts), tmp_path, quiet), inspect.getsource
+    new = lambda module: source(module) + "#" * (module is changed)  # noqa: E731
+    monkeypatch.setattr(inspect, "getsource", new)
     assert prepare(request(texts), tmp_path, quiet) != before
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from t2t_jax import files
+from t2t_jax import files, tokens
 from t2t_jax.config import PATHS, Data
-from t2t_jax.data import tokenise, vocabulary
+from t2t_jax.data import cache, tokenise, vocabulary
 from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, ragged, summary
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.data.raw import REQUEST, FilesMissing, Report, drawn_pairs, raw_corpus, request
@@ -79,9 +79,9 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
             raise
         report(f"{error} Continuing with what was prepared from it earlier: {directory}")
     else:
-        # What turns text into ids: the code here, and the version of SentencePiece.
-        sources = (inspect.getsource(module).encode() for module in (tokenise, vocabulary))
-        code = [hashlib.sha256(source).hexdigest() for source in sources]
+        # What turns text into ids and writes them: the code, and the version of SentencePiece.
+        sources = map(inspect.getsource, (cache, tokenise, tokens, vocabulary))
+        code = [hashlib.sha256(source.encode()).hexdigest() for source in sources]
         code.append(importlib.metadata.version("sentencepiece"))
         keyed = [FORMAT, code, {**requested, **_PATHS_OUT}, corpus.content]
         key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
