@@ -427,6 +427,19 @@ def test_an_interrupt_leaves_no_files(texts, tmp_path, monkeypatch):
     assert not list((tmp_path / "c").iterdir())
 
 
+def test_the_folders_of_killed_preparations_are_removed(texts, tmp_path):
+    names = ".text-en-de-0." + "a" * 32, ".text-en-de-0." + "b" * 32, ".others.folder"
+    killed, working, other = (tmp_path / name for name in names)
+    for path in (killed, working, other):
+        path.mkdir()
+        (path / "train.source.tokens").write_bytes(b"1")
+    for path in (killed, other):
+        os.utime(path, (0, 0))
+    directory = prepare(request(texts), tmp_path, quiet)
+    assert {*tmp_path.glob("*text-*"), other} == {directory, working, other}
+    assert other.exists()
+
+
 @pytest.mark.full
 def test_two_processes_can_prepare_one_corpus_at_once(texts, tmp_path):
     root = tmp_path / "c"

@@ -5,6 +5,7 @@ and a second one encodes a chunk at a time. The files are written to a temporary
 then renamed, so that a reader never sees half a corpus and two writers cannot mix theirs.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 import itertools
@@ -12,6 +13,7 @@ import json
 import os
 import shutil
 import sys
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +33,7 @@ CHUNK = 10_000  # pairs encoded at a time
 DOCUMENTS = 100  # documents encoded at a time
 SAMPLE = 1_000_000  # pairs at most on which the vocabulary is trained, or lines of documents
 _INVISIBLE = " \u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+_ABANDONED = 7 * 24 * 3600  # seconds without a new file, after which its process was killed
 BROKEN = 0.01  # if a larger share of the pairs is not UTF-8, the encoding is assumed to be another
 
 Item = TypeVar("Item")
@@ -56,6 +59,10 @@ def build(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
     if the directory cannot be written.
     """
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
+    for killed in directory.parent.glob(".*." + "[0-9a-f]" * 32):
+        with contextlib.suppress(OSError):  # another process may have removed or finished it
+            if time.time() - killed.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(killed)
     try:
         aside.mkdir(parents=True)
         _fill(aside, about, corpus, data)
