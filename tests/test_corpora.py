@@ -99,6 +99,18 @@ def test_a_prepared_corpus_is_read_back(texts, tmp_path):
         _ = dataset.splits["train"].references
 
 
+def test_training_pairs_in_other_splits_are_counted(texts, tmp_path):
+    (train, en, de), (dev, *_), (test, *_) = texts.values()
+    write(dev, [*en[:7], *en[7:9]], [*de[:7], *de[8:10]])  # two with other translations
+    write(test, [en[11], "", "a"], [de[11], "", "b"])
+    write(train, [*en, en[11], ""], [*de, de[11], ""])
+    lines = []
+    prepare(request(texts), tmp_path / "cache", lines.append)
+    prepare(request(texts, pairs=40), tmp_path / "cache", lines.append)
+    assert "train 301 pairs kept, 9 also in other splits, 0 longer than 64, 1 empty" in lines[0]
+    assert "kept (40 of them are trained on), 9 also in other splits, 0 longer" in lines[1]
+
+
 def test_an_existing_cache_is_not_rebuilt(texts, tmp_path, monkeypatch):
     directory = prepare(request(texts), tmp_path, quiet)
     monkeypatch.setattr(tokenise, "build", None)

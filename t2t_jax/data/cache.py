@@ -156,7 +156,9 @@ def summary(meta: Mapping[str, Any], drawn: int = 0) -> str:
             left_out = left_out if documents else [long, *left_out]
             kept = f"train {n['pairs']:,} {'documents' if documents else 'pairs'} kept"
             used = f" ({drawn:,} of them are trained on)" * (0 < drawn < n["pairs"])
-            parts.append(", ".join([kept + used, *left_out]))
+            known = n.get("held_out", 0)  # which older caches do not count
+            also = [f"{known:,} also in other splits"] * (known > 0)
+            parts.append(", ".join([kept + used, *also, *left_out]))
         else:
             notes = left_out if n["empty"] or n["not_utf8"] else []
             if n["unreachable"]:

@@ -16,7 +16,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,7 +53,8 @@ def build(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
     Control characters become spaces, in references, too. Training pairs with a side longer than
     `max_length` subwords (EOS included) are left out, documents of any length are kept. In every
     split, pairs with an empty side and pairs that are not UTF-8 are left out. meta.json has the
-    number of each, and of unknown tokens. The source of a document is EOS alone.
+    number of each, of unknown tokens, and of training pairs that other splits have. The source of a
+    document is EOS alone.
 
     Raises UsageError if a stream cannot be read, has no valid pair, or is not UTF-8, and RunError
     if the directory cannot be written.
@@ -92,10 +93,9 @@ def sample(items: Iterable[Item], limit: int) -> tuple[list[Item], int]:
 
 def _fill(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Data) -> None:
     streams, words = corpus.streams(), corpus.words
-    for name, stream in streams.items():  # errors in the small splits show before the long work
-        if name != "train":
-            for _ in _valid(stream, Counter()):
-                pass
+    small = [stream for name, stream in streams.items() if name != "train"]
+    # Errors in the small splits show before the long work.
+    held_out = {pair[:2] for stream in small for pair in _valid(stream, Counter())}
     subwords, trained_on = _vocabulary(corpus, streams, data)
     (directory / "vocabulary.model").write_bytes(subwords.model)
     dtype = "uint16" if subwords.size <= 1 << 16 and not words else "int32"
@@ -108,7 +108,7 @@ def _fill(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
         digest.update(f"{name}.{len(content)}".encode() + content)
 
     splits = {
-        name: _write_split(write, name, stream, encode, dtype, data, subwords)
+        name: _write_split(write, name, stream, encode, dtype, data, subwords, held_out)
         for name, stream in streams.items()
     }
     meta = {
@@ -161,8 +161,9 @@ def _write_split(
     dtype: str,
     data: Data,
     subwords: Vocabulary,
+    held_out: Set[tuple[str, str]],
 ) -> dict[str, int]:
-    """Writes one split, and returns its counts."""
+    """Writes one split, and returns its counts, of pairs of train that are `held_out` too."""
     counts: Counter[str] = Counter()
     documents = CORPORA[data.corpus].documents
     size, longest = (DOCUMENTS, sys.maxsize) if documents else (CHUNK, data.max_length)
@@ -179,6 +180,7 @@ def _write_split(
         read = [[len(row) for row in side] for side in ids[documents:]]
         kept = _kept(read, name, longest, counts)
         counts["pairs"] += len(kept)
+        counts["held_out"] += sum(name == "train" and chunk[i][:2] in held_out for i in kept)
         for side, rows in zip(SIDES, ids, strict=True):
             start = counts[f"{side}_tokens"]
             rows = [rows[i] for i in kept]
@@ -208,7 +210,7 @@ def _write_split(
             f"{counts['empty']} empty): raise max_length or give other files."
         )
     sides = (f"{side}_{what}" for what in ("tokens", "unknown") for side in SIDES)
-    names = ("pairs", "long", "empty", "not_utf8", "unreachable", *sides)
+    names = ("pairs", "long", "empty", "not_utf8", "unreachable", "held_out", *sides)
     return {name: counts[name] for name in names}
 
 
