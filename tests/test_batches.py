@@ -48,7 +48,7 @@ lengths = st.lists(st.tuples(st.integers(3, 23), st.integers(3, 31)), min_size=1
 @given(lengths, st.integers(1, 5), st.integers(1, 3), st.integers(0, 2))
 def test_an_epoch_has_every_pair_exactly_once(pairs, shapes, multiple, epoch):
     source, target = (sentences(side, salt) for side, salt in zip(zip(*pairs), (0, 1)))  # noqa: B905
-    batches = Batches(ragged(source), ragged(target), 101, shapes, multiple, seed=3)
+    batches = Batches(ragged(source), ragged(target), 101, shapes, multiple).with_seed(3)
     seen = []
     sizes = set()
     for i in range(batches.batches_per_epoch(epoch)):
@@ -137,7 +137,8 @@ def test_padding_of_multi30k_is_at_most_its_bound(captions, batch_tokens, shapes
 
 def small(seed=0, n=500):
     s, t = synthetic(n)
-    return Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 300, 5, 2, seed)
+    sides = ragged(sentences(s, 0)), ragged(sentences(t, 1))
+    return Batches(*sides, 300, 5, 2).with_seed(seed)
 
 
 def digest(batches, epoch):

@@ -140,15 +140,9 @@ class Batches:
     """
 
     def __init__(
-        self,
-        source: Ragged,
-        target: Ragged,
-        batch_tokens: int,
-        shapes: int = 8,
-        multiple: int = 1,
-        seed: int = 0,
+        self, source: Ragged, target: Ragged, batch_tokens: int, shapes: int = 8, multiple: int = 1
     ):
-        self.source, self.target, self.seed = source, target, seed
+        self.source, self.target, self.seed = source, target, 0
         self.shapes, self._bucket = shapes_of(source, target, shapes, batch_tokens, multiple)
         self._plan = functools.lru_cache(maxsize=2)(self.plan)
 
