@@ -275,7 +275,7 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     d.adjectives.add(adjective.english)
     key, adjective_key = d.key(), d.key()
     finite = Word(forms.SEIN[past][subject.person], key)
-    auxiliary = Word(BE["past" if past else "present"][subject.be], key)
+    auxiliary = Word(BE[past][subject.be], key)
     c = Clause(subject, [auxiliary], [], finite, finite.text, [])
     d.depend("subject", finite, subject.word)
     r = d.rng.random()

@@ -41,21 +41,16 @@ def generate(
     def short(pair: Pair) -> bool:
         return max(_lengths(pair)) <= grade.max_words
 
-    def is_long(pair: Pair) -> bool:
-        return min(_lengths(pair)) > grade.max_words
-
-    def is_deep(pair: Pair) -> bool:
-        return pair.depth > grade.limit and short(pair)
-
     usual = take(train + dev + test, "usual", grade, short)
     random.Random(f"{seed} split").shuffle(usual)
+    longer = replace(grade, rich=2.0, nest=4.0)
     deeper = replace(grade, limit=grade.limit + 2, rich=0.3, nest=8.0)
     splits = {
         "train": usual[dev + test :],
         "dev": usual[:dev],
         "test": usual[dev : dev + test],
-        "test_long": take(long, "long", replace(grade, rich=2.0, nest=4.0), is_long),
-        "test_deep": take(deep, "deep", deeper, is_deep),
+        "test_long": take(long, "long", longer, lambda x: min(_lengths(x)) > grade.max_words),
+        "test_deep": take(deep, "deep", deeper, lambda x: x.depth > grade.limit and short(x)),
     }
     splits["train"] += take(more, "more", grade, short)
     return splits

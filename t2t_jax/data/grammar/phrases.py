@@ -189,7 +189,10 @@ def noun_phrase(
         described = adjective.english
         en.insert(0, Word(described, word.key))
         de.insert(0, word)
-    _determine(en, de, chosen, number, key, possessor)
+    owner_en, owner_de, precedes = possessor or ([], [], False)
+    article_en, article_de = _article(chosen, number, key, en[0].text)
+    en = [*(owner_en or article_en), *en]
+    de = [*owner_de, *de] if precedes else [*article_de, *de, *owner_de]
     phrase = Phrase(en, de, head, head, forms.SIE if plural else forms.ER, noun)
     phrase.indefinite = chosen.english in ("a", "", "two", "three", "many")
     phrase.adjective = described
@@ -200,29 +203,15 @@ def noun_phrase(
     return phrase
 
 
-def _determine(
-    en: list[Word],
-    de: list[Word],
-    chosen: Determiner,
-    number: tuple[str, str],
-    key: int,
-    possessor: tuple[list[Word], list[Word], bool] | None,
-) -> None:
-    """Puts the determiner before both sides, and the possessor where it belongs."""
-    owner_en, owner_de, precedes = possessor or ([], [], False)
-    if precedes:
-        en[:0], de[:0] = owner_en, owner_de
-        return
-    if chosen.german:
-        fixed = chosen.german in ("zwei", "drei")
-        text = chosen.german if fixed else forms.determiner(chosen.german, number)
-        de.insert(0, Word(text, key))
-    if possessor:
-        en[:0] = owner_en
-        de += owner_de
-    elif chosen.english:
-        vowel = en[0].text[0] in "aeiou"
-        en.insert(0, Word("an" if chosen.english == "a" and vowel else chosen.english, key))
+def _article(
+    chosen: Determiner, number: tuple[str, str], key: int, behind: str
+) -> tuple[list[Word], list[Word]]:
+    """Both sides of a determiner, which stands before the English word `behind`."""
+    english = "an" if chosen.english == "a" and behind[0] in "aeiou" else chosen.english
+    fixed = chosen.german in ("", "zwei", "drei")
+    german = chosen.german if fixed else forms.determiner(chosen.german, number)
+    en, de = ([Word(text, key)] if text else [] for text in (english, german))
+    return en, de
 
 
 _CONTRACTIONS = {"in dem": "im", "an dem": "am", "von dem": "vom", "zu dem": "zum",

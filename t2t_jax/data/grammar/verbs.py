@@ -8,7 +8,7 @@ from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Reject, Word, mark
 from t2t_jax.data.grammar.inflection import Verb
 from t2t_jax.data.grammar.phrases import REFLEXIVE
 
-BE = {"present": ("am", "is", "are"), "past": ("was", "was", "were")}
+BE = ("am", "is", "are"), ("was", "was", "were")  # present and past
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ def _modal(d: Draft, subject: Phrase, how: Plan, en: list[str], de: list[str]) -
     finite = forms.preterite(preterite)[who] if how.past else row.split()[who]
     first, *rest = (then if how.past else now).split()
     if first in ("is", "was"):
-        first = BE["past" if how.past else "present"][subject.be]
+        first = BE[how.past][subject.be]
     elif first in ("want", "wanted", "had"):
         if how.do:
             base = "have" if first == "had" else "want"
@@ -104,8 +104,7 @@ def _simple(verb: Verb, subject: Phrase, how: Plan) -> _Forms:
     base, preterite, _ = verb.english
     finite = (verb.past if past else verb.present)[subject.person]
     if "progressive" in how.tense:
-        be = BE["past" if past else "present"][subject.be]
-        return _Forms([be], [], [verb.gerund], finite, [])
+        return _Forms([BE[past][subject.be]], [], [verb.gerund], finite, [])
     aux = [_do(subject, past)] if how.do else []
     if how.tense == "fond":
         like = "likes" if third and not how.do else "like"
@@ -135,8 +134,8 @@ def _forms(d: Draft, verb: Verb, subject: Phrase, how: Plan) -> _Forms:
     if "modal" in tense:
         return _modal(d, subject, how, en, de)
     if how.passive:
-        be = BE["past" if how.past else "present"][subject.be]
-        out = _Forms([be], [], [participle], forms.WERDEN[how.past][who], [verb.participle])
+        be, finite = BE[how.past][subject.be], forms.WERDEN[how.past][who]
+        out = _Forms([be], [], [participle], finite, [verb.participle])
     else:
         out = _simple(verb, subject, how)
     if how.ask and how.past:
