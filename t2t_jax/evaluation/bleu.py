@@ -45,13 +45,12 @@ def tokenizer(data: Data) -> str:
     It is 13a for unknown languages, and `char` for Japanese and Korean without MeCab.
     Raises UsageError if the tokeniser that is named cannot be used here.
     """
-    name: str = data.bleu_tokenizer
-    if name == "auto":
-        name = _of_language(data.target)
+    auto = data.bleu_tokenizer == "auto"
+    name = _of_language(data.target) if auto else data.bleu_tokenizer
     try:
         _sacrebleu("BLEU", tokenize=name)
     except (Exception, SystemExit) as error:  # a package or a download that is missing
-        if data.bleu_tokenizer == "auto":
+        if auto:
             return "char"
         reason = " ".join(str(error).split())
         raise UsageError(f"bleu_tokenizer={name} cannot be used: {reason}") from None

@@ -21,6 +21,8 @@ from t2t_jax.parts import ARCHITECTURES
 
 Counts = Sequence[Sequence[float]]  # of each sentence
 Function = Callable[..., Counts | float]  # (hypotheses, references, sources) -> counts, or a score
+Signature = str | Callable[..., str]
+OfSums = Callable[[np.ndarray], np.ndarray]
 F = TypeVar("F", bound=Function)
 PPL, BPC, CONTRASTIVE = "PPL", "BPC", "contrastive"
 
@@ -39,12 +41,12 @@ class Outputs(NamedTuple):
 class Metric:
     name: str  # heading of its column
     # How it is computed, or a function that returns this if it has to import a package.
-    signature: str | Callable[..., str]
+    signature: Signature
     # (hypotheses, references, sources) -> for each sentence the counts whose sums give the metric;
     # or a number, the score of all sentences, for which there is no significance test. None for
     # PPL, BPC and contrastive, which are computed from likelihoods.
     function: Function | None
-    of_sums: Callable[[np.ndarray], np.ndarray]  # the metric [...] of summed counts [..., counts]
+    of_sums: OfSums  # the metric [...] of summed counts [..., counts]
     key: str = ""  # its key in the scores of a result
     lower_is_better: bool = False
     annotation: str = ""  # of a sentence, which is compared in place of its reference
@@ -138,12 +140,7 @@ PACKAGE: set[str] = set()  # the names of the metrics of this package, set once 
 
 
 def metric(
-    name: str,
-    signature: str | Callable[..., str],
-    of_sums: Callable[[np.ndarray], np.ndarray] = percentage,
-    *,
-    key: str = "",
-    **fields: Any,
+    name: str, signature: Signature, of_sums: OfSums = percentage, *, key: str = "", **fields: Any
 ) -> Callable[[F], F]:
     """Returns a decorator that adds a metric, which a function computes, to METRICS.
 
