@@ -159,7 +159,7 @@ def check_positions(c: Config) -> None:
     translates = ARCHITECTURES[c.model.architecture].translates
     source, target = _translated(c, longest) if translates else (longest, longest)
     sentences = f"sentences of up to max_length={longest} tokens"
-    _check_mechanisms(c, source, target, sentences, ", or lower max_length")
+    _check_capacity(c, source, target, sentences, ", or lower max_length")
 
 
 def check_split(c: Config, name: str, split: Split, limit: int | None, translated: bool) -> None:
@@ -180,7 +180,7 @@ def check_split(c: Config, name: str, split: Split, limit: int | None, translate
     sentences = f"the sentences of {name}, of up to {max(source, target)} tokens,"
     if translated:
         source, target = _translated(c, source)
-    _check_mechanisms(c, source, target, sentences)
+    _check_capacity(c, source, target, sentences)
 
 
 def _translated(c: Config, source: int) -> tuple[int, int]:
@@ -192,9 +192,7 @@ def _translated(c: Config, source: int) -> tuple[int, int]:
     return padded, padded + c.decoding.max_extra - 1
 
 
-def _check_mechanisms(
-    c: Config, source: int, target: int, sentences: str, remedy: str = ""
-) -> None:
+def _check_capacity(c: Config, source: int, target: int, sentences: str, remedy: str = "") -> None:
     for role, needed in (("encoder", source), ("cross", source), ("decoder", target)):
         name = f"{role}_attention"
         for piece in choice.pieces(getattr(c.model, name)) if has(c.model, name) else ():

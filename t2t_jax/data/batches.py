@@ -27,17 +27,15 @@ class Shape(NamedTuple):
     T: int
 
 
-def bounds(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, count: int
-) -> list[tuple[int, int]]:
+def bounds(s: np.ndarray, t: np.ndarray, count: int) -> list[tuple[int, int]]:
     """At most `count` rectangles (S, T) that cover every pair with little padding, small to large.
 
-    A pair of lengths (s, t) is padded to the cheapest rectangle with S >= s and T >= t, and costs
-    S + T positions. The total cost is minimised by coordinate descent on the histogram of lengths,
-    from several starts with a fixed seed: each rectangle in turn is moved to its best position
-    given the others, until none moves.
+    A pair of lengths s and t [pairs] is padded to the cheapest rectangle with S >= s and T >= t,
+    and costs S + T positions. The total cost is minimised by coordinate descent on the histogram of
+    lengths, from several starts with a fixed seed: each rectangle in turn is moved to its best
+    position given the others, until none moves.
     """
-    S, T, pairs = _histogram(np.asarray(source_lengths), np.asarray(target_lengths))
+    S, T, pairs = _histogram(s, t)
     cost = S[:, None] + T[None, :]
     corner = (len(S) - 1, len(T) - 1)
     weights = pairs.ravel() / pairs.sum()
@@ -125,10 +123,8 @@ def shapes_of(
             )
         most = max(1, min(most, -(-n // multiple)))  # a shape with few pairs needs no more
         least = most - most // 8
-        rows = min(
-            range(most * multiple, (least - 1) * multiple, -multiple), key=lambda rows: -n % rows
-        )
-        shapes.append(Shape(rows, S, T))
+        choices = range(most * multiple, (least - 1) * multiple, -multiple)
+        shapes.append(Shape(min(choices, key=lambda rows: -n % rows), S, T))
     return tuple(shapes), bucket
 
 

@@ -69,9 +69,7 @@ def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> N
     _check_reachable(builder, urls, downloads, directory)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # TFDS sorts in 1000 open files
-    config = tfds.download.DownloadConfig(
-        manual_dir=directory or None, try_download_gcs=False, verify_ssl=True
-    )
+    config = tfds.download.DownloadConfig(manual_dir=directory or None, try_download_gcs=False)
     try:
         with mock.patch.object(extractor, "tf", _LOCAL), mock.patch.object(shuffle, "tf", _LOCAL):
             builder.download_and_prepare(download_dir=os.fspath(downloads), download_config=config)

@@ -172,9 +172,7 @@ def diagnostic(data: Data, root: Path, report: Report) -> RawCorpus:
     return RawCorpus(content, lambda: streams_of(data.corpus, SPLITS, read), words)
 
 
-def generate(
-    task: str, options: Options, V: int, pairs: int = PAIRS
-) -> Mapping[str, list[Example]]:
+def generate(task: str, options: Options, V: int, pairs: int = PAIRS) -> dict[str, list[Example]]:
     """The splits of a task; all of their examples differ, and the name of a split is its seed.
 
     A larger number of training pairs begins with the same ones.

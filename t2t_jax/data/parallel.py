@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax.config import Data
-from t2t_jax.data.raw import FilesMissing, Raw, RawCorpus, Report, Stream, sha256
+from t2t_jax.data.raw import FilesMissing, Raw, RawCorpus, Read, Report, Stream, sha256
 from t2t_jax.errors import UsageError
 from t2t_jax.files import make_directory, write
 
@@ -56,9 +56,7 @@ def text(data: Data, root: Path, report: Report) -> RawCorpus:
     return from_files(files, _pairs)
 
 
-def from_files(
-    files: Mapping[str, Sequence[Path]], read: Callable[..., Iterator[Raw]]
-) -> RawCorpus:
+def from_files(files: Mapping[str, Sequence[Path]], read: Read) -> RawCorpus:
     """The corpus of files, each split of which a function of its paths reads."""
     content = {split: [sha256(path) for path in paths] for split, paths in files.items()}
     streams = {

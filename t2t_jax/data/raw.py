@@ -33,6 +33,9 @@ class Raw(NamedTuple):
     document: bool = False
 
 
+Read = Callable[..., Iterator[Raw]]
+
+
 class Stream(NamedTuple):
     """A split that can be read repeatedly; `where` names its files in messages."""
 
@@ -93,9 +96,7 @@ def normalization(data: Data) -> str:
     return CORPORA[data.corpus].normalization if chosen == "corpus" else chosen
 
 
-def streams_of(
-    corpus: str, splits: Iterable[str], read: Callable[[str], Iterator[Raw]]
-) -> dict[str, Stream]:
+def streams_of(corpus: str, splits: Iterable[str], read: Read) -> dict[str, Stream]:
     """The streams of splits that a function of the name of a split reads."""
     return {x: Stream(f"{x} of {corpus}", functools.partial(read, x)) for x in splits}
 

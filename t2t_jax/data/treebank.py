@@ -80,6 +80,5 @@ def pairs(files: Sequence[Path]) -> Iterator[Raw]:
 def example(tree: trees.Tree) -> Raw:
     """The words and the linearised string of a stripped tree, with the tree as an extra."""
     words = " ".join(word for _, word in trees.leaves(tree))
-    return Raw(
-        words.encode(), " ".join(trees.linearise(tree)).encode(), {"tree": trees.write(tree)}
-    )
+    brackets = " ".join(trees.linearise(tree))
+    return Raw(words.encode(), brackets.encode(), {"tree": trees.write(tree)})

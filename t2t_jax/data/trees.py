@@ -78,9 +78,7 @@ def strip(tree: Tree) -> Tree | None:
         return strip(tree.children[0])
     if tree.is_word:
         return None if tree.label == "-NONE-" else tree
-    children = tuple(
-        c for child in tree.children if isinstance(child, Tree) and (c := strip(child))
-    )
+    children = tuple(c for x in tree.children if isinstance(x, Tree) and (c := strip(x)))
     return Tree(bare(tree.label) or "TOP", children) if children else None
 
 

@@ -7,17 +7,16 @@ the same translations score up to 1.5 points apart by the conventions below.
 import functools
 import importlib.metadata
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from t2t_jax.config import Data
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.metrics import Counts, Outputs, metric, percentage
+from t2t_jax.evaluation.metrics import Counts, Outputs, Texts, metric, percentage
 
 COMET = "Unbabel/wmt22-comet-da"
-Texts = Sequence[str]
 Options = Callable[[Data], dict[str, Any]]
 
 # sacreBLEU's tokenisers of Korean and of languages without spaces between words, by codes of ISO

@@ -19,6 +19,7 @@ from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, in_function, near
 from t2t_jax.parts import ARCHITECTURES
 
+Texts = Sequence[str]
 Counts = Sequence[Sequence[float]]  # of each sentence
 Function = Callable[..., Counts | float]  # (hypotheses, references, sources) -> counts, or a score
 Signature = str | Callable[..., str]
@@ -30,9 +31,9 @@ PPL, BPC, CONTRASTIVE = "PPL", "BPC", "contrastive"
 class Outputs(NamedTuple):
     """A model's outputs for sentences, and what they are compared with."""
 
-    hypotheses: Sequence[str]
-    references: Sequence[str]
-    sources: Sequence[str]
+    hypotheses: Texts
+    references: Texts
+    sources: Texts
     extras: Sequence[Mapping[str, Any]] = ()  # annotations of the sentences, if there are any
     data: Data = Data()  # the corpus, with its target language
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from t2t_jax.data import trees
 from t2t_jax.data.trees import Tree, leaves
-from t2t_jax.evaluation.metrics import Counts, metric
+from t2t_jax.evaluation.metrics import Counts, Texts, metric
 
 _DELETED = {",", ":", "``", "''", "."}  # words left out, by part of speech in the gold tree
 _IGNORED = {"", "TOP", "ROOT"}  # labels whose brackets are not counted
@@ -63,9 +63,7 @@ _GOLD: dict[str, Any] = dict(annotation="tree")
 @metric("F1", SIGNATURE, of_sums, key="f1", **_GOLD)
 @metric("recall", SIGNATURE, _share(1), **_GOLD)
 @metric("precision", SIGNATURE, _share(2), **_GOLD)
-def sentence_statistics(
-    hypotheses: Sequence[str], gold: Sequence[str], _: Sequence[str] = ()
-) -> list[list[int]]:
+def sentence_statistics(hypotheses: Texts, gold: Texts, _: Texts = ()) -> list[list[int]]:
     """For each linearised hypothesis: matching, gold and predicted brackets, and 1 if well-formed.
 
     A malformed hypothesis is repaired (`trees.rebuild`) and scored. Gold trees are stripped, and
@@ -84,12 +82,12 @@ def sentence_statistics(
     key="valid",
     **_GOLD,
 )
-def _valid(hypotheses: Sequence[str], gold: Sequence[str], _: Sequence[str]) -> Counts:
+def _valid(hypotheses: Texts, gold: Texts, _: Texts) -> Counts:
     return [(valid, 1) for *_, valid in sentence_statistics(hypotheses, gold)]
 
 
 @metric("F1 of right branches", SIGNATURE, of_sums, key="baseline", **_GOLD)
-def _baseline(hypotheses: Sequence[str], gold: Sequence[str], _: Sequence[str]) -> Counts:
+def _baseline(hypotheses: Texts, gold: Texts, _: Texts) -> Counts:
     """Right-branching trees, whatever the hypotheses are."""
     return [compare(tree, trees.right_branching(leaves(tree))) for tree in map(_tree, gold)]
 

@@ -3,12 +3,11 @@
 They are the accuracy of predicted words, and the likelihood of the tokens of documents.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from t2t_jax.evaluation.metrics import bits, metric, perplexity
+from t2t_jax.evaluation.metrics import Counts, Texts, bits, metric, perplexity
 from t2t_jax.tokens import PROMPT
 
 SIGNATURE = "words that are asked for, given the true words before"
@@ -23,9 +22,7 @@ def exact_of_sums(sums: np.ndarray) -> np.ndarray:
 
 @metric("exact", EXACT, exact_of_sums)
 @metric("accuracy", SIGNATURE, teacher_forced=True)
-def sentence_statistics(
-    predicted: Sequence[str], references: Sequence[str], _: Sequence[str] = ()
-) -> list[list[int]]:
+def sentence_statistics(predicted: Texts, references: Texts, _: Texts = ()) -> Counts:
     """For each sequence: right words, predicted words, 1 if the whole is right, and 1.
 
     Prompts are not counted. The whole includes the end mark if that is predicted, so the score of
@@ -51,14 +48,12 @@ def nats_of(line: str) -> np.ndarray:
 
 @metric("perplexity", "e^NLL", perplexity, **BY_DOCUMENT)
 @metric("NLL", "nats per token, the end of a document included", mean, **BY_DOCUMENT)
-def counts(lines: Sequence[str], *_: Sequence[str]) -> list[tuple[float, int]]:
+def counts(lines: Texts, *_: Texts) -> list[tuple[float, int]]:
     """For each document its nats and its number of tokens."""
     return [(float(nats.sum()), len(nats)) for nats in map(nats_of, lines)]
 
 
 @metric("bits per byte", "of the text in UTF-8", bits, **BY_DOCUMENT)
-def _bits(
-    lines: Sequence[str], references: Sequence[str], _: Sequence[str]
-) -> list[tuple[float, int]]:
+def _bits(lines: Texts, references: Texts, _: Texts) -> Counts:
     of_documents = zip(counts(lines), references, strict=True)
     return [(nats, len(text.encode())) for (nats, _), text in of_documents]

@@ -67,9 +67,7 @@ def named(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): x for path, x in leaves}
 
 
-def convert(
-    c: Config, params: Any, V: int, to: Format, modules: Mapping[str, Sequence[str]]
-) -> Arrays:
+def convert(c: Config, params: Any, V: int, to: Format, modules: dict[str, list[str]]) -> Arrays:
     """Returns the arrays MODULE.weight and MODULE.bias of another model, by name.
 
     `modules` are the names of its modules, and ours in each. Raises UsageError if a parameter has

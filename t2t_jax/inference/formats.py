@@ -84,7 +84,8 @@ _MARIAN = Format(
     "MarianMTModel",
     note=" Its norms add 1e-5 to the variance, where the norms in training added 1e-6.",
 )
-_PEGASUS = """
+_PEGASUS = f"""
+    {_MARIAN.others}
     model.encoder.layer_norm=encoder_norm/norm/affine
     model.decoder.layer_norm=decoder_norm/norm/affine
     model.encoder.embed_positions=source_positions/table
@@ -125,9 +126,7 @@ FORMATS: Mapping[str, Format] = {
         only=lambda m: {},
     ),
     "marian": _MARIAN,
-    "pegasus": replace(
-        _MARIAN, others=_MARIAN.others + _PEGASUS, name="PegasusForConditionalGeneration"
-    ),
+    "pegasus": replace(_MARIAN, others=_PEGASUS, name="PegasusForConditionalGeneration"),
     "openai-gpt": _GPT,
     "gpt2": replace(
         _GPT,

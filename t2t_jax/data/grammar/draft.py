@@ -30,6 +30,9 @@ class Word:
     closes: int = 0  # number of those that end with it
 
 
+Sides = tuple[list[Word], list[Word]]  # an expression in English and in German
+
+
 def mark(label: str, words: list[Word]) -> list[Word]:
     """Makes a constituent of words, around the constituents in them; returns the words."""
     words[0].opens = (label, *words[0].opens)
@@ -109,7 +112,7 @@ class Draft:
         """Draws whether something optional of probability p occurs."""
         return self.rng.random() < p * self.grade.rich
 
-    def pair(self, english: str, german: str) -> tuple[list[Word], list[Word]]:
+    def pair(self, english: str, german: str) -> Sides:
         """Both sides of a fixed expression, aligned as a whole."""
         key = self.key()
         en, de = ([Word(text, key) for text in side.split()] for side in (english, german))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from t2t_jax.data.grammar import choice
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.draft import Draft, Phrase, Word, below, mark
+from t2t_jax.data.grammar.draft import Draft, Phrase, Sides, Word, below, mark
 from t2t_jax.data.grammar.inflection import Noun
 
 HIS, HER, THEIR = ("his", "sein"), ("her", "ihr"), ("their", "ihr")
@@ -139,14 +139,14 @@ def here(d: Draft) -> Determiner:
     return below(d.rng.random(), _PLACE_DETERMINERS)
 
 
-def _possessor(d: Draft) -> tuple[list[Word], list[Word], bool]:
+def _possessor(d: Draft) -> tuple[Sides, bool]:
     """The baker's, des Bäckers; or Anna's, Annas, which precedes its noun in German too (True)."""
     named = d.rng.random() < _NAMED_POSSESSOR
     phrase = name(d) if named else noun_phrase(d, d.draw(choice.PERSONS), "g", determiner=THE)
     phrase.en[-1].text += "'s"
     if named:
         phrase.de[-1].text += "s"
-    return phrase.en, phrase.de, named
+    return (phrase.en, phrase.de), named
 
 
 def noun_phrase(
@@ -182,14 +182,14 @@ def noun_phrase(
     if not simple and d.chance(_ADJECTIVE) and choice.adjectives(noun):
         adjective = d.draw(choice.adjectives(noun))
         d.adjectives.add(adjective.english)
-        endings = forms.STRONG if possessor and possessor[2] else chosen.endings
+        endings = forms.STRONG if possessor and possessor[1] else chosen.endings
         word = Word(adjective.stem + endings[number], d.key())
         if adjective.english in choice.CUED_ADJECTIVES:
             d.depend("cue", word, head)
         described = adjective.english
         en.insert(0, Word(described, word.key))
         de.insert(0, word)
-    owner_en, owner_de, precedes = possessor or ([], [], False)
+    (owner_en, owner_de), precedes = possessor or (([], []), False)
     article_en, article_de = _article(chosen, number, key, en[0].text)
     en = [*(owner_en or article_en), *en]
     de = [*owner_de, *de] if precedes else [*article_de, *de, *owner_de]
@@ -203,9 +203,7 @@ def noun_phrase(
     return phrase
 
 
-def _article(
-    chosen: Determiner, number: tuple[str, str], key: int, behind: str
-) -> tuple[list[Word], list[Word]]:
+def _article(chosen: Determiner, number: tuple[str, str], key: int, behind: str) -> Sides:
     """Both sides of a determiner, which stands before the English word `behind`."""
     english = "an" if chosen.english == "a" and behind[0] in "aeiou" else chosen.english
     fixed = chosen.german in ("", "zwei", "drei")

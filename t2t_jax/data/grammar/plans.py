@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word, mark
+from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Sides, mark
 from t2t_jax.data.grammar.inflection import INVOLUNTARY, STATE, Slot, Verb
 from t2t_jax.data.grammar.verbs import Clause, Plan
 
@@ -128,7 +128,7 @@ def add_adverbials(
             c.en_rest += en
 
 
-def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
+def _time(d: Draft, past: bool, plan: Plan) -> Sides:
     """A time adverbial that agrees with the tense, or a circumstance: during the storm."""
     if plan.tense != "future" and d.rng.random() < _CIRCUMSTANCE:
         weather = phrases.noun_phrase(d, d.draw(choice.WEATHER), "g", determiner=phrases.THE)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from t2t_jax.data.grammar import choice, clauses, phrases
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.clauses import clause, copula
-from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Reject, Word, below, mark
+from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Reject, Sides, Word, below, mark
 from t2t_jax.data.grammar.grades import NORMAL, Grade
 from t2t_jax.data.grammar.plans import ClauseSpec
 from t2t_jax.data.grammar.verbs import Clause, english, last, second
@@ -93,7 +93,7 @@ def _pair(d: Draft, en: list[Word], de: list[Word], end: str) -> Pair:
 _PLACED = [v for v in forms.VERBS if "p" in v.flags and "person" in v.subjects]
 _EVENTS = [v for v in choice.PERSON_VERBS if not v.flags & {"s", "u"}]
 
-Sides = tuple[list[Word], list[Word], str]
+Sentence = tuple[list[Word], list[Word], str]  # both sides, and the final mark
 
 
 # Probabilities. Those of alternatives are cumulative: `draft.below` looks a draw from [0, 1) up.
@@ -113,7 +113,7 @@ _QUESTIONS = (
 _WHY_ADDRESS, _PLAIN_ADDRESS = 0.3, 0.5
 
 
-def _subordinate(d: Draft, c: Clause, english_word: str, german_word: str) -> tuple[list, list]:
+def _subordinate(d: Draft, c: Clause, english_word: str, german_word: str) -> Sides:
     """Both sides of a subordinate clause behind its conjunction."""
     en, de = d.pair(english_word, german_word)
     d.depend("conjunction", c.finite, de[0])
@@ -133,7 +133,7 @@ def _clause(
     return c or clause(d, spec)
 
 
-def _statement(d: Draft) -> Sides:
+def _statement(d: Draft) -> Sentence:
     past = d.rng.random() < _PAST
     if d.rng.random() < _COPULAR_STATEMENT:
         c = copula(d, past, None, 0)
@@ -176,7 +176,7 @@ def _with_pronoun(d: Draft, spec: ClauseSpec, copular: bool = True) -> Clause | 
     return clause(d, spec, verb=verb, complements={i: pronoun})
 
 
-def _joined(d: Draft) -> Sides:
+def _joined(d: Draft) -> Sentence:
     """A main and a subordinate clause, in either order."""
     past = d.rng.random() < _PAST
     kind = below(d.rng.random(), _CONJUNCTION_KINDS)
@@ -211,7 +211,7 @@ def _matrix(d: Draft, kind: str, past: bool) -> Clause:
     return clause(d, spec, subject=subject, verb=verb)
 
 
-def _report(d: Draft) -> Sides:
+def _report(d: Draft) -> Sentence:
     """Says that, asks whether."""
     past = d.rng.random() < _PAST_REPORT
     kind = "that" if d.rng.random() < _THAT else "whether"
@@ -223,7 +223,7 @@ def _report(d: Draft) -> Sides:
     return english(m), [*second(m), COMMA, *sub_de], "."
 
 
-def _purpose(d: Draft) -> Sides:
+def _purpose(d: Draft) -> Sentence:
     """Infinitives: tries to, in order to, without -ing."""
     past = d.rng.random() < _PAST
     kind = below(d.rng.random(), _PURPOSES)
@@ -249,7 +249,7 @@ def _purpose(d: Draft) -> Sides:
     return en, [*second(m), *comma, *infinitive], "."
 
 
-def _coordination(d: Draft) -> Sides:
+def _coordination(d: Draft) -> Sentence:
     """Two main clauses."""
     past = d.rng.random() < _PAST_COORDINATION
     a = clause(d, ClauseSpec(past, 0, top=True))
@@ -260,7 +260,7 @@ def _coordination(d: Draft) -> Sides:
     return [*en, COMMA, *and_en, *mark("S", english(b))], [*de, COMMA, *and_de, *second(b)], "."
 
 
-def _feminine(d: Draft) -> Sides:
+def _feminine(d: Draft) -> Sentence:
     """The teacher ... her: only the pronoun tells that the teacher is a woman."""
     past = d.rng.random() < _PAST
     article = d.rng.choice((phrases.THE, phrases.A))
@@ -292,7 +292,7 @@ def _feminine(d: Draft) -> Sides:
     return [*en, *sub_en], [*de, COMMA, *sub_de], "."
 
 
-def _question(d: Draft) -> Sides:
+def _question(d: Draft) -> Sentence:
     """Yes or no, why, when, where."""
     past = d.rng.random() < _PAST_QUESTION
     kind = below(d.rng.random(), _QUESTIONS)
@@ -305,7 +305,7 @@ def _question(d: Draft) -> Sides:
     return opener_en + english(c, ask=True), second(c, opener_de), "?"
 
 
-def _question_word(d: Draft, english_word: str) -> tuple[list[Word], list[Word]]:
+def _question_word(d: Draft, english_word: str) -> Sides:
     """Both sides of why, when or where; empty for other questions."""
     german_word = {"why": "warum", "when": "wann", "where": "wo"}.get(english_word)
     if german_word is None:
@@ -314,7 +314,7 @@ def _question_word(d: Draft, english_word: str) -> tuple[list[Word], list[Word]]
     return mark("WHADVP", en), de
 
 
-def _question_to_you(d: Draft, past: bool) -> Sides:
+def _question_to_you(d: Draft, past: bool) -> Sentence:
     """A question whose `you` is translated by the form of address at the end."""
     who = d.rng.choice(("du", "Sie", "ihr"))
     opener_en, opener_de = _question_word(d, "why" if d.rng.random() < _WHY_ADDRESS else "")
@@ -345,7 +345,7 @@ _GROUPS = ("children", "Kinder"), ("boys", "Jungs"), ("my friends", "meine Freun
 _TITLES = ("Mr", "Herr"), ("Mrs", "Frau")
 
 
-CONSTRUCTIONS: dict[str, Callable[[Draft], Sides]] = {
+CONSTRUCTIONS: dict[str, Callable[[Draft], Sentence]] = {
     f.__name__[1:]: f
     for f in (_statement, _joined, _report, _purpose, _coordination, _feminine, _question)
 }
