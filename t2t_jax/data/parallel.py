@@ -42,17 +42,15 @@ FILES = dict(map(str.split, _LISTED.split("\n")[1:-1]))  # the sha256 of each
 
 
 def text(data: Data, root: Path, report: Report) -> RawCorpus:
+    given = {split: getattr(data, split) for split in ("train", "dev", "test")}
     for split in ("train", "dev"):
-        if not getattr(data, split):
+        if not given[split]:
             raise UsageError(
                 f"corpus text needs {split}: give the path of its two files without the language, "
                 f"--{split} PREFIX for PREFIX.{data.source} and PREFIX.{data.target}."
             )
-    prefixes = {s: getattr(data, s) for s in ("train", "dev", "test") if getattr(data, s)}
-    files = {
-        split: tuple(_find(prefix, language, split) for language in (data.source, data.target))
-        for split, prefix in prefixes.items()
-    }
+    pair = data.source, data.target
+    files = {x: [_find(prefix, y, x) for y in pair] for x, prefix in given.items() if prefix}
     return from_files(files, _pairs)
 
 

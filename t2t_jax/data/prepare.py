@@ -26,7 +26,6 @@ from t2t_jax.errors import UsageError
 
 # The fields that change an opened corpus.
 _OPENED = (*REQUEST, "normalization", "grade", "task_options", "pairs")
-_PATHS_OUT = dict.fromkeys(PATHS, "")  # the key has the content instead
 
 
 def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
@@ -83,7 +82,8 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
         sources = map(inspect.getsource, (cache, tokenise, tokens, vocabulary))
         code = [hashlib.sha256(source.encode()).hexdigest() for source in sources]
         code.append(importlib.metadata.version("sentencepiece"))
-        keyed = [FORMAT, code, {**requested, **_PATHS_OUT}, corpus.content]
+        fields = requested | dict.fromkeys(PATHS, "")  # of whose files there is the content
+        keyed = [FORMAT, code, fields, corpus.content]
         key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
         directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
         if not (directory / "meta.json").exists():

@@ -81,8 +81,7 @@ def build(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
 
 def sample(items: Iterable[Item], limit: int) -> tuple[list[Item], int]:
     """Every n-th item and n, the smallest power of two that gives at most `limit` items."""
-    kept: list[Item] = []
-    stride = 1
+    kept, stride = list[Item](), 1
     for i, item in enumerate(items):
         if i % stride == 0:
             kept.append(item)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -57,12 +56,9 @@ def _share(of: int) -> Callable[[np.ndarray], np.ndarray]:
     return lambda sums: 100 * sums[..., 0] / np.maximum(sums[..., of], 1)
 
 
-_GOLD: dict[str, Any] = dict(annotation="tree")
-
-
-@metric("F1", SIGNATURE, of_sums, key="f1", **_GOLD)
-@metric("recall", SIGNATURE, _share(1), **_GOLD)
-@metric("precision", SIGNATURE, _share(2), **_GOLD)
+@metric("F1", SIGNATURE, of_sums, key="f1", annotation="tree")
+@metric("recall", SIGNATURE, _share(1), annotation="tree")
+@metric("precision", SIGNATURE, _share(2), annotation="tree")
 def sentence_statistics(hypotheses: Texts, gold: Texts, _: Texts = ()) -> list[list[int]]:
     """For each linearised hypothesis: matching, gold and predicted brackets, and 1 if well-formed.
 
@@ -80,13 +76,13 @@ def sentence_statistics(hypotheses: Texts, gold: Texts, _: Texts = ()) -> list[l
     "valid trees",
     "share of outputs that are trees; the others are repaired before scoring",
     key="valid",
-    **_GOLD,
+    annotation="tree",
 )
 def _valid(hypotheses: Texts, gold: Texts, _: Texts) -> Counts:
     return [(valid, 1) for *_, valid in sentence_statistics(hypotheses, gold)]
 
 
-@metric("F1 of right branches", SIGNATURE, of_sums, key="baseline", **_GOLD)
+@metric("F1 of right branches", SIGNATURE, of_sums, key="baseline", annotation="tree")
 def _baseline(hypotheses: Texts, gold: Texts, _: Texts) -> Counts:
     """Right-branching trees, whatever the hypotheses are."""
     return [compare(tree, trees.right_branching(leaves(tree))) for tree in map(_tree, gold)]

@@ -170,13 +170,11 @@ def decode(
     return nn.with_logical_constraint(result, ((None, None), (None,)))  # replicated on every host
 
 
-def _warn_of_long(
-    lengths: np.ndarray, positions: int, max_length: int, first: int, warn: Warn
-) -> None:
+def _warn_of_long(lengths: np.ndarray, limit: int, max_length: int, first: int, warn: Warn) -> None:
     """Warns of sentences longer than the model's positions or than its training sentences."""
-    cut = lengths > positions
+    cut = lengths > limit
     for chosen, consequence in (
-        (cut, f"the model has only {positions:,} positions: the rest is cut off."),
+        (cut, f"the model has only {limit:,} positions: the rest is cut off."),
         (
             (lengths > max_length) & ~cut,
             f"the model was trained on sentences of at most {max_length:,}: the translation will "

@@ -114,12 +114,9 @@ def _complements(
     """Adds the complements in English order; returns them, and whether a kein negates."""
     slots = list(enumerate(verb.slots))[plan.passive :]
     # English says `gives the book to the man` with some verbs, and with a pronoun.
-    swapped = (
-        len(slots) == 2
-        and slots[0][1].case == "d"
-        and not slots[0][1].german
-        and (DATIVE_LAST in verb.flags or (1 in complements and complements[1].kind == "pronoun"))
-    )
+    dative = len(slots) == 2 and slots[0][1].case == "d" and not slots[0][1].german
+    pronoun = 1 in complements and complements[1].kind == "pronoun"
+    swapped = dative and (DATIVE_LAST in verb.flags or pronoun)
     negation = d.key()
     kein = False
     filled: list[tuple[Slot, Phrase]] = []
@@ -154,9 +151,7 @@ def _draw_relative(d: Draft, spec: ClauseSpec, plan: Plan, phrase: Phrase) -> bo
     return spec.level < d.grade.limit and d.rng.random() < share * d.grade.nest
 
 
-def _cues(
-    d: Draft, verb: Verb, c: Clause, filled: list[tuple[Slot, Phrase]], passive: bool
-) -> None:
+def _cues(d: Draft, verb: Verb, c: Clause, filled: list[tuple[Slot, Phrase]], plan: Plan) -> None:
     """Notes what decides the translation of words that have several."""
     main = c.right[0] if c.right and c.final else c.finite  # which carries the verb's meaning
     for phrase in [c.subject] + [p for _, p in filled]:
@@ -164,8 +159,8 @@ def _cues(
             d.depend("cue", phrase.head, main)
     name = f"{verb.english[0]} {verb.particle}"
     if name in choice.CUED_VERBS and verb.base != "gehen":
-        first = filled[0][1] if filled and verb.english[0] != "eat" and not passive else c.subject
-        d.depend("cue", main, first.head)
+        by_subject = verb.english[0] == "eat" or plan.passive or not filled
+        d.depend("cue", main, (c.subject if by_subject else filled[0][1]).head)
 
 
 def clause(
@@ -200,7 +195,7 @@ def clause(
     else:
         c = chain(d, verb, subject, plan)
     filled, kein = _complements(d, spec, c, verb, plan, complements)
-    _cues(d, verb, c, filled, passive)
+    _cues(d, verb, c, filled, plan)
     if verb.particle in ("up", "on") and 0 in complements and complements[0].kind == "pronoun":
         particle = next(word for word in c.en_rest if word.text == verb.particle)
         c.en_rest.remove(particle)

@@ -176,12 +176,8 @@ def _paradigms() -> Iterator[Sequence[str]]:
 _VERBS = [*forms.VERBS, *(verb for verbs in forms.GOVERNING.values() for verb in verbs)]
 _ENDS = ((forms.ER, forms.SIE), (forms.SIE, forms.ER))
 _NUMBERS = _by_form((tense[i], tense[j]) for tense in _paradigms() for i, j in _ENDS)
-_AUXILIARIES = _by_form(
-    pair
-    for mine, theirs in ((forms.HABEN, forms.SEIN), (forms.SEIN, forms.HABEN))
-    for tense in (0, 1)
-    for pair in zip(mine[tense], theirs[tense], strict=True)
-)
+_HABEN, _SEIN = ([*present, *past] for present, past in (forms.HABEN, forms.SEIN))
+_AUXILIARIES = _by_form(zip(_HABEN + _SEIN, _SEIN + _HABEN, strict=True))
 _PREFIXES = {verb.prefix for verb in _VERBS} - {""}
 _PREFIXES_OF = {
     form: {other.prefix for other in _VERBS if other.base == verb.base}

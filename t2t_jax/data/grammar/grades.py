@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Grade:
-    """How difficult the sentences of a corpus are."""
-
     vocabulary: float  # the share of every list of words that is in use, the most frequent first
     flatness: float  # the word of rank r has the Zipf weight 1 / (r + flatness)
     max_words: int  # of a training sentence, on either side

@@ -33,19 +33,13 @@ def pronoun(d: Draft, name: str, case: str, antecedent: Phrase | None = None) ->
     person, en, de, owner = PRONOUNS[name]
     key = d.key()
     word = Word(de.split()["nad".index(case)], key)
+    english = [Word(en.split()[case != "n"], key)]
+    phrase = Phrase(english, [word], word, word, person, kind="pronoun", owner=owner)
     if antecedent:
         d.depend("antecedent", word, antecedent.head)
-    return Phrase(
-        en=[Word(en.split()[case != "n"], key)],
-        de=[word],
-        word=word,
-        head=antecedent.head if antecedent else word,
-        person=person,
-        noun=antecedent.noun if antecedent else None,
-        kind="pronoun",
-        adjective=antecedent.adjective if antecedent else "",
-        owner=owner,
-    )
+        phrase.head, phrase.noun = antecedent.head, antecedent.noun
+        phrase.adjective = antecedent.adjective
+    return phrase
 
 
 def refer(phrase: Phrase) -> str | None:

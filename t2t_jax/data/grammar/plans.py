@@ -67,11 +67,8 @@ def draw_plan(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, plan: Pla
     flags, tense = verb.flags, plan.tense
     if spec.plain or spec.event:
         return plan
-    if (
-        not plan.passive
-        and tense in ("past", "present", "perfect")
-        and subject.en[0].text not in UNNEGATED
-    ):
+    negatable = subject.en[0].text not in UNNEGATED and not plan.passive
+    if negatable and tense in ("past", "present", "perfect"):
         plan.negated = d.rng.random() < _NEGATED
     if STATE in flags:
         return plan

@@ -48,8 +48,7 @@ def words(text: str) -> list[str]:
 
 def _text(phrase: list[Word], end: str) -> tuple[str, dict[Word, int]]:
     """The text of words and a final mark, and the position of every word."""
-    texts: list[str] = []
-    places: dict[Word, int] = {}
+    texts, places = list[str](), dict[Word, int]()
     for word in phrase:
         if word is COMMA:
             if not texts[-1].endswith(","):
@@ -270,9 +269,7 @@ def _feminine(d: Draft) -> Sentence:
     verb = d.draw(choice.PERSON_VERBS)
     m = clause(d, ClauseSpec(past, 0), subject=subject, verb=verb)
     en, de = english(m), second(m)
-    humans = [
-        p for p in d.mentions if p.kind == "name" or "person" in getattr(p.noun, "classes", ())
-    ]
+    humans = [p for p in d.mentions if p.kind == "name" or (p.noun and "person" in p.noun.classes)]
     her = next((w for w in en if w.text == "her"), None)
     if her and len(humans) <= 2:
         if any(p is not subject and p.head not in m.middle for p in humans):
@@ -352,7 +349,6 @@ CONSTRUCTIONS: dict[str, Callable[[Draft], Sentence]] = {
 
 
 def draw(rng: random.Random, grade: Grade = NORMAL) -> Pair:
-    """A sentence pair."""
     while True:
         d = Draft(rng, grade)
         r, chosen = rng.random(), "statement"  # a sum of shares may round to less than 1
