@@ -13,7 +13,6 @@ The files of a directory are:
 """
 
 import functools
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,8 +53,8 @@ def ragged(sentences: Sequence[Sequence[int] | np.ndarray]) -> Ragged:
     """Sentences of ids, copied to memory as int32."""
     lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    flat = itertools.chain.from_iterable(sentences)
-    return Ragged(np.fromiter(flat, np.int32, int(offsets[-1])), offsets)
+    tokens = np.concatenate([np.zeros(0, np.int32), *sentences])
+    return Ragged(tokens.astype(np.int32, copy=False), offsets)
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ class Split:
 def as_one(split: Split) -> Split:
     """The split with each source as a prompt before its target, for a language model."""
     source, target = split.source, split.target
-    joined = [[*-source[i].astype(np.int32), *target[i]] for i in range(len(source))]
+    prompts = (-source[i].astype(np.int32) for i in range(len(source)))
+    joined = [np.concatenate([prompt, target[i]]) for i, prompt in enumerate(prompts)]
     return replace(split, target=ragged(joined))
 
 
