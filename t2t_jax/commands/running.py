@@ -13,7 +13,7 @@ from t2t_jax.errors import RunError, UsageError
 from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.report import charts
 from t2t_jax.runs import claim, names, provenance, published, study_file, workers
-from t2t_jax.runs.identity import Job
+from t2t_jax.runs.identity import Job, OpenData
 from t2t_jax.study import requests, sweep
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.declaration import EXPERIMENTS, Row, find
@@ -116,7 +116,7 @@ def _check(grid: Grid, arguments: Namespace, tasks: int) -> None:
 def _work(
     stages: Iterable[Sequence[Job]],
     arguments: Namespace,
-    open_data: workers.OpenData,
+    open_data: OpenData,
     progress: Progress,
 ) -> None:
     """Runs the jobs of a stage, as a worker that `run` started for it."""
@@ -132,7 +132,7 @@ def _run_task(
     grid: Grid,
     tasks: Sequence[Sequence[tuple[Row, int]]],
     arguments: Namespace,
-    open_data: workers.OpenData,
+    open_data: OpenData,
     progress: Progress,
 ) -> None:
     """Runs a trial or a seed of one row in this process."""

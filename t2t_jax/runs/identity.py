@@ -2,14 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
-from t2t_jax.config import Config
+from t2t_jax.config import Config, Data
 from t2t_jax.data.cache import Dataset
+
+OpenData = Callable[[Data], Dataset]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,18 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import files
-from t2t_jax.config import Config, Data
-from t2t_jax.data.cache import Dataset
+from t2t_jax.config import Config
 from t2t_jax.errors import Busy, Interrupted, RunError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import claim, store
-from t2t_jax.runs.identity import Job, compile_key
+from t2t_jax.runs.identity import Job, OpenData, compile_key
 from t2t_jax.runs.view import View, ended, outcome
 from t2t_jax.terminal import Progress
 
 POLL_SECONDS = 1.0  # between two readings of the store
 LEAST_FLOPS = 1e12  # of a part of a group: a CPU core runs them in about the time of a compilation
-OpenData = Callable[[Data], Dataset]
 
 
 def run_jobs(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import SENTENCES, Config, Data
@@ -16,13 +16,9 @@ from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, PPL, is_scored, metric_of, of_split
 from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import identity
-from t2t_jax.runs.identity import Job
+from t2t_jax.runs.identity import Job, OpenData
 from t2t_jax.study.declaration import Row, Study
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink, space_checkpoints
-
-if TYPE_CHECKING:
-    from t2t_jax.data.cache import Dataset
-
 
 Seeds = Callable[[Row], Sequence[int]]
 
@@ -186,7 +182,7 @@ class Grid:
                 )
             rows[c] = row
 
-    def plan(self, seeds: Seeds, open_data: "Callable[[Data], Dataset]") -> list[Job]:
+    def plan(self, seeds: Seeds, open_data: OpenData) -> list[Job]:
         """Returns a job for each row and each of its seeds, in the order of the rows."""
         jobs = []
         for row in self.rows:

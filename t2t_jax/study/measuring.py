@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import metrics
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, Metric, metric_of, of_split
@@ -15,9 +16,6 @@ from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.grid import Grid
-
-if TYPE_CHECKING:
-    from t2t_jax.data.cache import Split
 
 
 class RunScore(NamedTuple):
@@ -57,7 +55,7 @@ def judged(
     return [updated(row) for row in rows]
 
 
-def check(grid: Grid, splits: "Mapping[str, Split]", report: Callable[[str], object]) -> None:
+def check(grid: Grid, splits: Mapping[str, Split], report: Callable[[str], object]) -> None:
     """Tries the metrics of a grid and its corpus on the references, before anything is trained."""
     own = [x.name for x in metrics.metrics_of(grid.data.corpus)] if grid.study.split else []
     for metric, split in {of_split(name) for name in (*own, *grid.computed)}:
@@ -70,7 +68,7 @@ def check(grid: Grid, splits: "Mapping[str, Split]", report: Callable[[str], obj
 def measure(
     grid: Grid,
     rows: Sequence[RowResult],
-    splits: "Mapping[str, Split]",
+    splits: Mapping[str, Split],
     report: Callable[[str], object] = lambda _: None,
 ) -> Scores:
     """Returns the metrics of a grid that are computed on request, without those that are not known.
@@ -125,7 +123,7 @@ def _contrastive(runs: Iterable[Run]) -> dict[Path, RunScore]:
     return scores
 
 
-def _bits(run: Run, dev: "Split | None") -> RunScore | None:
+def _bits(run: Run, dev: Split | None) -> RunScore | None:
     """Returns the bits per character of dev, if its sentences and their likelihoods are known."""
     if dev is None or len(run.likelihood) != len(dev.references):
         return None
@@ -143,7 +141,7 @@ def _stored(metric: Metric, run: Run, split: str) -> RunScore | None:
 
 
 def _of_translations(
-    grid: Grid, metric: Metric, split: str, sentences: "Split | None", run: Run
+    grid: Grid, metric: Metric, split: str, sentences: Split | None, run: Run
 ) -> RunScore | None:
     """Returns a metric of a run's translations; without them, the one in its result, if any."""
     translations = store.read_translations(run.directory, split, grid.data.target)

@@ -8,25 +8,21 @@ on the sentences that chose its values: the best of several trials owes part of 
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from t2t_jax import config
-from t2t_jax.config import Data
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import perplexity
 from t2t_jax.runs import identity, results, store
+from t2t_jax.runs.identity import Job, OpenData
 from t2t_jax.runs.names import title
-
-if TYPE_CHECKING:
-    from t2t_jax.data.cache import Dataset
-    from t2t_jax.runs.identity import Job
-    from t2t_jax.study.declaration import Row, Study
-    from t2t_jax.study.grid import Grid, Seeds
+from t2t_jax.study.declaration import Row, Study
+from t2t_jax.study.grid import Grid, Seeds
 
 _OTHER_SUBWORDS = "vocabulary", "normalization", "pairs", "architecture"  # or a pseudo-perplexity
 CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
@@ -128,7 +124,7 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
 
 
 def declared(
-    study: "Study", texts: Sequence[str], changes: Mapping[str, Any]
+    study: Study, texts: Sequence[str], changes: Mapping[str, Any]
 ) -> dict[str, tuple[Any, ...]]:
     """Returns the values of each field that a study or a command line sweeps.
 
@@ -176,7 +172,7 @@ def _values(name: str, text: str, kind: Any) -> tuple[Any, ...]:
     return tuple(kind(float(f"{x:.3g}")) for x in np.geomspace(low, high, n))
 
 
-def seeds_of(grid: "Grid", seeds: int, base: int | None = None) -> "Seeds":
+def seeds_of(grid: Grid, seeds: int, base: int | None = None) -> Seeds:
     """Returns a function that gives the seeds of a row: 0 to `seeds` - 1, and more of base.
 
     Every row is compared with base. So base's mean should be the surest: by default it has sqrt(k)
@@ -188,16 +184,14 @@ def seeds_of(grid: "Grid", seeds: int, base: int | None = None) -> "Seeds":
     return lambda row: range(counts[row.name != first])
 
 
-def tasks(grid: "Grid", seeds: "Seeds") -> "list[list[tuple[Row, int]]]":
+def tasks(grid: Grid, seeds: Seeds) -> list[list[tuple[Row, int]]]:
     """Returns the tasks of each stage of `stages`: rows with the index of a trial, or a seed."""
     trials = [(row, i) for row in grid.rows for i in range(len(grid.trials))]
     runs = [(row, seed) for row in grid.rows for seed in seeds(row)]
     return [trials, runs] if grid.sweep else [runs]
 
 
-def stages(
-    grid: "Grid", seeds: "Seeds", open_data: "Callable[[Data], Dataset]"
-) -> "Iterator[list[Job]]":
+def stages(grid: Grid, seeds: Seeds, open_data: OpenData) -> Iterator[list[Job]]:
     """Yields the jobs of a grid in stages, each of which depends on the results of the one before.
 
     Without a sweep there is one stage. With a sweep the first has the trials, which are not
@@ -218,12 +212,12 @@ def stages(
     yield _distinct(jobs)
 
 
-def _distinct(jobs: "Sequence[Job]") -> "list[Job]":
+def _distinct(jobs: Sequence[Job]) -> list[Job]:
     """Returns the jobs without repetitions of a run; of equal runs, the first job is kept."""
     return list({job.directory: job for job in reversed(jobs)}.values())[::-1]
 
 
-def choices(grid: "Grid") -> list[Choice]:
+def choices(grid: Grid) -> list[Choice]:
     """Returns the trials of every row of a grid that sweeps, with their perplexities so far."""
     values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
     keys = [[identity.row_key(trial.config(row)) for trial in grid.trials] for row in grid.rows]
