@@ -2,7 +2,7 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import BPC
 from t2t_jax.runs import store
 from t2t_jax.study import requests, sweep
-from t2t_jax.study.collecting import RowResult, collect
+from t2t_jax.study.collecting import Lines, RowResult, collect
 from t2t_jax.study.comparison import compare_with_base
 from t2t_jax.study.declaration import Study, find, path_of
 from t2t_jax.study.grid import Grid
@@ -76,12 +76,12 @@ def lines_of(grid: Grid, cache: Path, judge: bool = False) -> list[RowResult]:
     return compare_with_base(grid, rows, measure(grid, rows, _splits_of(grid, rows, cache), say))
 
 
-def sentences_of(grid: Grid, rows: Sequence[RowResult], cache: Path) -> Split | None:
+def sentences_of(grid: Grid, rows: Lines, cache: Path) -> Split | None:
     """Returns the sentences that the study is scored on, or None if they are not available."""
     return _splits_of(grid, rows, cache).get(grid.study.split)
 
 
-def _splits_of(grid: Grid, rows: Sequence[RowResult], cache: Path) -> Mapping[str, Split]:
+def _splits_of(grid: Grid, rows: Lines, cache: Path) -> Mapping[str, Split]:
     """Returns the splits of the grid's corpus, or none if they are not available or not scored."""
     finished = [(row.runs[0].directory, row.c) for row in rows if row.runs]
     if not finished or not (grid.study.split or BPC in grid.scores):

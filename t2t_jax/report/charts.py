@@ -24,7 +24,7 @@ from t2t_jax.plotting import (
 from t2t_jax.report import differences, learning
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement, distances
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.comparison import main_metric, scored_part
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
@@ -40,7 +40,7 @@ class Chart(NamedTuple):
     body: Spec
 
 
-def draw(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Path]:
+def draw(grid: Grid, lines: Lines, split: Split | None) -> list[Path]:
     """Draws every chart for which there are results; returns the paths of the PNG files.
 
     Each is also written as SVG and PDF.
@@ -53,7 +53,7 @@ def draw(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Pa
     return out
 
 
-def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> Iterator[Chart]:
+def charts(grid: Grid, lines: Lines, split: Split | None) -> Iterator[Chart]:
     """Yields every chart for which there are results."""
     if not any(line.runs for line in lines):
         return
@@ -83,7 +83,7 @@ def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> Itera
         yield Chart("contrastive", caption, _distances(lines, pairs, styles, "accuracy (%)"))
 
 
-def _costs(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
+def _costs(grid: Grid, lines: Lines, styles: Mapping[str, Spec]) -> Spec:
     """Returns a chart with a panel for each cost that is known; small points are seeds."""
     metric, panels = main_metric(grid), list[Spec]()
     values = [value for line in lines for value in _cost_values(grid, line, styles)]
@@ -132,7 +132,7 @@ def _spent(run: Run) -> dict[str, float]:
 
 
 def _distances(
-    lines: Sequence[RowResult], curves: Sequence[Curves], styles: Mapping[str, Spec], title: str
+    lines: Lines, curves: Sequence[Curves], styles: Mapping[str, Spec], title: str
 ) -> Spec:
     """Returns a chart with a panel for each quantity; each row of panels has base and one group.
 

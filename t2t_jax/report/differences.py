@@ -6,7 +6,7 @@ from typing import Any
 
 from t2t_jax.plotting import CHOSEN, COLOUR, INK, SHAPE, Axis, Spec, interval, panel, tooltip, zero
 from t2t_jax.study.agreement import Agreement
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines
 from t2t_jax.study.comparison import main_metric, paper_value
 from t2t_jax.study.grid import Grid
 
@@ -15,9 +15,7 @@ STRETCHED = 10  # times the median difference, above which the axis is logarithm
 SIZE = 380, 280  # of a panel of the chart of agreement
 
 
-def values(
-    grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]
-) -> list[dict[str, Any]]:
+def values(grid: Grid, lines: Lines, styles: Mapping[str, Spec]) -> list[dict[str, Any]]:
     """Returns the difference from base of every row, and of its seeds from base's mean."""
     name, out = main_metric(grid), []
     of_base, papers_base = lines[0].measure(name), paper_value(grid, grid.study.rows[0], name)

@@ -8,7 +8,7 @@ import numpy as np
 from t2t_jax.plotting import CHOSEN, DASH, LABEL, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines
 
 AXES = {"steps": "steps", "flops": "FLOPs, counted", "seconds": "seconds"}
 SHOWN = 5  # panels begin at 1 / SHOWN of their shortest run, before which rows hardly differ
@@ -56,7 +56,7 @@ def rates(run: Run, records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"steps": 1, "flops": run.result["flops"] / run.result["steps"], "seconds": seconds}
 
 
-def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
+def chart(lines: Lines, styles: Mapping[str, Spec]) -> Spec:
     """Returns a chart of perplexity against each of `AXES`, in training and on dev.
 
     Every row of panels has base and a group of the table, or several groups of a single row. Time

@@ -19,7 +19,7 @@ from t2t_jax.report import page, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.runs import store
 from t2t_jax.study import distances, tables
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.comparison import Pairs, comparable, compare_pairs
 from t2t_jax.study.formats import render, row_config
 from t2t_jax.study.grid import Grid
@@ -35,9 +35,7 @@ SENTENCES = 12  # whose translations are shown, evenly spaced over the split
 SAME, ADDED, OMITTED = "same", "added", "omitted"
 
 
-def study_page(
-    grid: Grid, lines: Sequence[RowResult], split: Split | None, words: Sequence[str]
-) -> str:
+def study_page(grid: Grid, lines: Lines, split: Split | None, words: Sequence[str]) -> str:
     """Returns the HTML of the page."""
     order = list(dict.fromkeys(line.row.group for line in lines))
     lines = sorted(lines, key=lambda line: order.index(line.row.group))  # as in the table
@@ -88,7 +86,7 @@ def study_page(
     )
 
 
-def _compared(grid: Grid, lines: Sequence[RowResult]) -> tuple[str, Pairs]:
+def _compared(grid: Grid, lines: Lines) -> tuple[str, Pairs]:
     """Returns the metric of the study, or PPL if it has no pairs, and its pairs."""
     own = metric_of(grid.data.corpus).name
     if grid.study.split and (pairs := compare_pairs(lines, own)):
@@ -111,7 +109,7 @@ def _page_row(cells: Sequence[Cell], line: RowResult) -> dict[str, Any]:
     return dict(cells=cells, across=extends(cells), name=row.name, summary=summary, config=details)
 
 
-def _environment(lines: Sequence[RowResult]) -> Mapping[str, str]:
+def _environment(lines: Lines) -> Mapping[str, str]:
     """Returns the devices, versions and code of all runs."""
     values: dict[str, set[Any]] = {}
     for line in lines:
@@ -122,7 +120,7 @@ def _environment(lines: Sequence[RowResult]) -> Mapping[str, str]:
     return {name: ", ".join(sorted(v)) for name, v in values.items() if any(v)}
 
 
-def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[dict[str, Any]]:
+def samples(grid: Grid, lines: Lines, split: Split) -> list[dict[str, Any]]:
     """Returns sentences of the split with the translations of every run that has stored them.
 
     A translation has its row and seed, the words as `marked`, and whether it is of the row's first

@@ -7,7 +7,7 @@ import numpy as np
 
 from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.study import statistics
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.comparison import comparable, paper_value
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Measure
@@ -54,7 +54,7 @@ class Agreement:
     same_sign: tuple[Point, ...]
 
 
-def agreements(grid: Grid, lines: Sequence[RowResult]) -> list[Agreement]:
+def agreements(grid: Grid, lines: Lines) -> list[Agreement]:
     """Returns the agreement in PPL and in the grid's metric, where both tables have three values.
 
     There is none for a metric in which all rows are equal.

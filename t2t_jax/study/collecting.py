@@ -61,6 +61,9 @@ class RowResult:
         return grid.at(self.choice.values).run_name(self.row, seed)
 
 
+Lines = Sequence[RowResult]  # of a table
+
+
 def collect(grid: Grid, report: Callable[[str], object] = lambda _: None) -> list[RowResult]:
     """Returns the rows of a grid with their stored runs of every seed.
 

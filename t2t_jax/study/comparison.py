@@ -14,7 +14,7 @@ from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, PPL, metric_of, of_split
 from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.study import statistics
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import RunScore, Scores
@@ -26,7 +26,7 @@ Pairs = Mapping[tuple[str, str], Difference]  # the first row minus the second, 
 
 
 def compare_with_base(
-    grid: Grid, rows: Sequence[RowResult], computed: Scores = MappingProxyType({})
+    grid: Grid, rows: Lines, computed: Scores = MappingProxyType({})
 ) -> list[RowResult]:
     """Returns the numbers of every row, and how it differs from base, the first row.
 
@@ -45,7 +45,7 @@ def compare_with_base(
     return _corrected(grid, lines)
 
 
-def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]:
+def tests(grid: Grid, lines: Lines) -> dict[str, list[Difference]]:
     """Returns the differences that a table tests, by the name of their column."""
     every = [of for line in lines for of in (line, line.untuned) if of]
     columns = {name: [line.measure(name) for line in every] for name in grid.scores}
@@ -55,7 +55,7 @@ def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]
     }
 
 
-def _corrected(grid: Grid, lines: Sequence[RowResult]) -> list[RowResult]:
+def _corrected(grid: Grid, lines: Lines) -> list[RowResult]:
     """Returns the lines of a table, corrected for all of its tests."""
     n = sum(map(len, tests(grid, lines).values())) or 1
 
@@ -69,9 +69,7 @@ def _corrected(grid: Grid, lines: Sequence[RowResult]) -> list[RowResult]:
     return [of_line(line) for line in lines]
 
 
-def _compare(
-    grid: Grid, rows: Sequence[RowResult], part: slice, computed: Scores
-) -> list[RowResult]:
+def _compare(grid: Grid, rows: Lines, part: slice, computed: Scores) -> list[RowResult]:
     base, columns = rows[0], dict[str, list[Measure | None]]()
     for name in (PPL, metric_of(grid.data.corpus).name, *computed):
         measures = [_measure(name, x, computed.get(name), grid.study.split, part) for x in rows]
@@ -194,7 +192,7 @@ def paper_value(grid: Grid, row: Row, name: str) -> float | None:
     return row.paper.get(name) if known else None
 
 
-def compare_pairs(lines: Sequence[RowResult], name: str) -> Pairs:
+def compare_pairs(lines: Lines, name: str) -> Pairs:
     """Returns the differences of all pairs of comparable rows in a metric, corrected for all."""
     measures = {
         line.row.name: measure

@@ -16,7 +16,7 @@ from t2t_jax.evaluation.contrastive import DISTANCES, Accuracy, accuracies
 from t2t_jax.evaluation.metrics import metric_of, percentage
 from t2t_jax.runs import judging, store
 from t2t_jax.study import statistics
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.typeset import Table, table
 
 Accuracies = Mapping[str, Sequence[Accuracy]]  # by the name of the row
@@ -51,7 +51,7 @@ class Curves(NamedTuple):
     ends: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
 
 
-def curves(lines: Sequence[RowResult], split: Split, part: slice) -> list[Curves]:
+def curves(lines: Lines, split: Split, part: slice) -> list[Curves]:
     """Returns the curves by dependency and by length; an empty list without dependencies.
 
     Args:
@@ -93,7 +93,7 @@ def span(values: np.ndarray) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def contrastive_accuracies(lines: Sequence[RowResult]) -> Accuracies:
+def contrastive_accuracies(lines: Lines) -> Accuracies:
     """Returns the accuracies of the rows whose runs have all been judged on the same set.
 
     That is the set of the first judged row. The judgement of a pair is the mean over seeds.

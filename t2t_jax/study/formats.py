@@ -12,14 +12,14 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.files import finite
 from t2t_jax.study import tables
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.comparison import paper_value
 from t2t_jax.study.declaration import PAPER
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex
 from t2t_jax.study.typeset import Table, as_markdown, as_text
 
-Part = tuple[Grid, Sequence[RowResult]]
+Part = tuple[Grid, Lines]
 TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
     "text": lambda table, _: as_text(table),
     "md": lambda table, _: as_markdown(table),
@@ -81,7 +81,7 @@ def row_config(c: Config) -> dict[str, Any]:
     return {n: v for n, v in flat.items() if n not in (*config.PATHS, "seed")}
 
 
-def records(grid: Grid, lines: Sequence[RowResult]) -> list[dict[str, Any]]:
+def records(grid: Grid, lines: Lines) -> list[dict[str, Any]]:
     """Returns all that is known about every row, as JSON."""
     return [finite(_record(grid, line)) for line in lines]
 

@@ -14,7 +14,7 @@ from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, Metric, metric
 from t2t_jax.runs import store
 from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.grid import Grid
 
 
@@ -33,7 +33,7 @@ Scores = Mapping[str, Mapping[Path, RunScore]]  # by metric and the directory of
 
 
 def judged(
-    grid: Grid, rows: Sequence[RowResult], cache: Path, report: Callable[[str], object]
+    grid: Grid, rows: Lines, cache: Path, report: Callable[[str], object]
 ) -> list[RowResult]:
     """Returns the rows; if the grid asks for it, their runs are judged on a contrastive set."""
     if CONTRASTIVE not in grid.metrics:
@@ -67,7 +67,7 @@ def check(grid: Grid, splits: Mapping[str, Split], report: Callable[[str], objec
 
 def measure(
     grid: Grid,
-    rows: Sequence[RowResult],
+    rows: Lines,
     splits: Mapping[str, Split],
     report: Callable[[str], object] = lambda _: None,
 ) -> Scores:
@@ -98,7 +98,7 @@ def measure(
     return scores
 
 
-def _runs(grid: Grid, rows: Sequence[RowResult], translated: bool = True) -> dict[Path, Run]:
+def _runs(grid: Grid, rows: Lines, translated: bool = True) -> dict[Path, Run]:
     """Returns the runs of all rows, or of those that translate, by their directories."""
     every = [x for row in rows for x in (row, row.untuned) if x]
     every = [x for x in every if grid.split(x.c) or not translated]

@@ -9,7 +9,7 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, PPL, Outputs, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.comparison import comparable, same_subwords, tests
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import LEVEL
@@ -41,7 +41,7 @@ class Note(str):
         return note
 
 
-def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
+def notes(grid: Grid, lines: Lines) -> list[Note]:
     """Returns all notes, the most important first: the scale, what is measured, and the tests."""
     first, unnamed = [Note(scale(grid)), *_other_subwords(lines)], _unnamed(grid, lines)
     runs = [run for line in lines for run in line.runs]
@@ -75,7 +75,7 @@ def scale(grid: Grid) -> str:
     return f"Base differs from the paper's in {fields}." if fields else "Base is the paper's."
 
 
-def _unnamed(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
+def _unnamed(grid: Grid, lines: Lines) -> Iterator[Note]:
     """Names the fields in which a row differs from base without naming them."""
     base = grid.config(grid.study.rows[0])
     for line in lines:
@@ -96,7 +96,7 @@ def mean_score(line: RowResult, split: str, key: str) -> str:
     return f"{math.fsum(values) / len(values):.1f}" if values else ""
 
 
-def _other_subwords(lines: Sequence[RowResult]) -> Iterator[Note]:
+def _other_subwords(lines: Lines) -> Iterator[Note]:
     """Names the rows whose PPL cannot be compared with base's."""
     base, no = lines[0], f"cannot be compared with {lines[0].row.name}'s where"
     if rows := [line.row.name for line in lines if not same_subwords(line, base)]:
@@ -132,7 +132,7 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
     return f"{metric} on {split or grid.study.split}: {how}"
 
 
-def _unmeasured(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
+def _unmeasured(grid: Grid, lines: Lines) -> Iterator[Note]:
     """Says for each metric that is computed on request which rows lack it, or are not tested."""
     finished = [line for line in lines if line.runs]
     for name in grid.computed:
@@ -148,7 +148,7 @@ def _unmeasured(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
                 yield Note(f"{name} {lack}{of_rows}.", *rows)
 
 
-def _tuning(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
+def _tuning(grid: Grid, lines: Lines) -> Iterator[Note]:
     """Says how the values of a sweep were chosen, and which are at the edge of their range."""
     if not grid.sweep:
         return
@@ -179,7 +179,7 @@ def _tuning(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
             yield Note(f"The trial of {name} at {trial.setting} is of {trial.unusual}.", name)
 
 
-def _agreements(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
+def _agreements(grid: Grid, lines: Lines) -> Iterator[Note]:
     """Says how far the table agrees with the paper's: tuned and untuned if there is a sweep."""
     for found in agreement.agreements(grid, lines):
         yield Note(agreement.sentence(found))
@@ -188,7 +188,7 @@ def _agreements(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
             yield Note(f"Untuned: {agreement.sentence(found)}")
 
 
-def _tests(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
+def _tests(grid: Grid, lines: Lines) -> Iterator[Note]:
     """Says what a star means, what the tests could have found, and what is not tested."""
     tested = {n: x for n, x in tests(grid, lines).items() if x}
     if tested:
@@ -227,7 +227,7 @@ def _baseline(grid: Grid, base: RowResult) -> Iterator[Note]:
         yield Note(f"Right-branching trees reach an F1 of {f1}.", detail=True)
 
 
-def _unusual(lines: Sequence[RowResult]) -> Iterator[Note]:
+def _unusual(lines: Lines) -> Iterator[Note]:
     """Says why rows have a dagger: what differs in code, data or hardware from most runs."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for line in lines:
@@ -240,7 +240,7 @@ def _unusual(lines: Sequence[RowResult]) -> Iterator[Note]:
         yield Note(f"†, not compared with other rows: {reason} ({named}).", *rows)
 
 
-def _cut(split: str, lines: Sequence[RowResult]) -> Iterator[Note]:
+def _cut(split: str, lines: Lines) -> Iterator[Note]:
     """Says how many outputs of the scored split ended at the limit of their length."""
     scoring = {x.row.name: [r.result["scoring"].get(split, {}) for r in x.runs] for x in lines}
     cut = {row: sum(x.get("cut", 0) for x in of_runs) for row, of_runs in scoring.items()}
@@ -250,7 +250,7 @@ def _cut(split: str, lines: Sequence[RowResult]) -> Iterator[Note]:
         yield Note(f"{said}, all runs: {rows}.", *cut)
 
 
-def _populations(lines: Sequence[RowResult]) -> Iterator[Note]:
+def _populations(lines: Lines) -> Iterator[Note]:
     """Names the rows that were trained together with others, if some were and some were not."""
     finished = [line for line in lines if line.runs]
     together = [x for x in finished if any(run.result["trained_together"] > 1 for run in x.runs)]
@@ -260,7 +260,7 @@ def _populations(lines: Sequence[RowResult]) -> Iterator[Note]:
         yield Note(text, *names, detail=True)
 
 
-def _missing(lines: Sequence[RowResult]) -> Iterator[Note]:
+def _missing(lines: Lines) -> Iterator[Note]:
     """Gives the status of unfinished runs, and names the rows that lack seeds."""
     others = lines[1:] or lines  # base may have more seeds than they
     most = max(1, *(len(line.runs) for line in others))

@@ -6,7 +6,7 @@ deviations of stored rows over seeds and sentences, in simulated tables (`power.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.models.flops import run_flops
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines
 from t2t_jax.study.comparison import main_metric
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid, Seeds
@@ -30,7 +30,7 @@ _TABLES = 500
 UNITS = {PPL: "nats per token"}  # PPL is tested as NLL
 
 
-def noise(lines: Sequence[RowResult], name: str) -> Noise | None:
+def noise(lines: Lines, name: str) -> Noise | None:
     """Returns the deviations of a metric, over sentences the median of the rows.
 
     It is None unless two rows have several seeds.
@@ -64,7 +64,7 @@ class Speed(NamedTuple):
     device: str
 
 
-def speed(lines: Sequence[RowResult], origin: str) -> Speed:
+def speed(lines: Lines, origin: str) -> Speed:
     """Returns the speed of the stored runs on the most frequent of their devices."""
     runs = [run for line in lines for run in line.runs]
     device = Counter(run.device for run in runs).most_common(1)[0][0]
@@ -81,7 +81,7 @@ def speed(lines: Sequence[RowResult], origin: str) -> Speed:
 
 def plan(
     grid: Grid,
-    lines: Sequence[RowResult],
+    lines: Lines,
     origin: str,
     base: int | None = None,
     detect: float | None = None,

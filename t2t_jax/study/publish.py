@@ -1,7 +1,6 @@
 """Publication of a grid: one file of the finished runs from which its tables and plots are made."""
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +11,14 @@ from t2t_jax.environment import made_on
 from t2t_jax.errors import UsageError
 from t2t_jax.runs import names, published, store
 from t2t_jax.study import requests
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 
 _CARD = "---\ntask_categories:"  # the begin of a card
 
 
-def publish(grid: Grid, lines: Sequence[RowResult], home: Path, card: str = "") -> Path:
+def publish(grid: Grid, lines: Lines, home: Path, card: str = "") -> Path:
     """Writes the runs, their settings and their table to home/STUDY-PRESET; returns that folder.
 
     Checkpoints, parameters and paths are left out. Each row's first run keeps its translations.
@@ -52,7 +51,7 @@ def publish(grid: Grid, lines: Sequence[RowResult], home: Path, card: str = "") 
     return folder
 
 
-def _card(grid: Grid, lines: Sequence[RowResult], count: int, study: str) -> str:
+def _card(grid: Grid, lines: Lines, count: int, study: str) -> str:
     """Returns what stands above the table in a dataset card of the Hugging Face hub."""
     runs = [run for line in lines for run in line.runs]
     corpus = CORPORA[grid.data.corpus]
@@ -73,9 +72,7 @@ A line of `{published.NAME}` is a run: the contents of its files by name, as JSO
 """
 
 
-def runs_of(
-    grid: Grid, lines: Sequence[RowResult], translations: bool = True
-) -> dict[str, published.Contents]:
+def runs_of(grid: Grid, lines: Lines, translations: bool = True) -> dict[str, published.Contents]:
     """Returns the finished runs of a grid, and the trials of a sweep, by their directories' names.
 
     Args:

@@ -9,7 +9,7 @@ from t2t_jax import config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, PPL, of_split
 from t2t_jax.runs.results import Run
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.comparison import comparable, paper_value
 from t2t_jax.study.declaration import Row, Study
 from t2t_jax.study.grid import Grid
@@ -29,9 +29,7 @@ _COSTS_NOTE = (
 )
 
 
-def quality(
-    grid: Grid, lines: Sequence[RowResult], columns: Sequence[str] = (), p: bool = False
-) -> Table:
+def quality(grid: Grid, lines: Lines, columns: Sequence[str] = (), p: bool = False) -> Table:
     """Returns the paper's table, with our columns beside the paper's.
 
     Args:
@@ -111,7 +109,7 @@ def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _best(name: str, lines: Sequence[RowResult]) -> float:
+def _best(name: str, lines: Lines) -> float:
     """Returns the best mean of a column, among rows without †, which base can be compared with."""
     usual = [x for x in lines if not x.unusual]
     compared = [x for x in usual if comparable(name, x, lines[0])]
@@ -142,7 +140,7 @@ def _measured(line: RowResult | None, name: str, digits: int, best: float = math
     return Cell(f"{spread.mean:.{digits}f}{deviation}{marks}", spread.mean == best)
 
 
-def trials(grid: Grid, lines: Sequence[RowResult]) -> Table:
+def trials(grid: Grid, lines: Lines) -> Table:
     """Returns the perplexity of every trial; the chosen ones count as the best of their rows."""
     fields = ", ".join(grid.sweep)
     values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
@@ -163,7 +161,7 @@ def trials(grid: Grid, lines: Sequence[RowResult]) -> Table:
     return table("Trials.", header, groups.values(), (note,))
 
 
-def costs(rows: Sequence[RowResult]) -> Table:
+def costs(rows: Lines) -> Table:
     """Returns the costs of every row that has runs, with columns for each device."""
     devices = sorted({run.device for row in rows for run in row.runs})
     groups: dict[str, list[list[str]]] = {}

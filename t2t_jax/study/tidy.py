@@ -14,7 +14,7 @@ from t2t_jax import files
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import names, provenance, published, results, store
-from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.formats import row_config
 from t2t_jax.study.grid import Grid
 
@@ -25,7 +25,7 @@ NAMES = "name", "study", "preset", "changes", "row", "sweep", "seed", "store", "
 ROLES = "trial", "untuned", "chosen"  # of a run in a table
 
 
-def shown(parts: Iterable[tuple[Grid, Sequence[RowResult]]]) -> Shown:
+def shown(parts: Iterable[tuple[Grid, Lines]]) -> Shown:
     """Returns the runs that tables show, and the trials that chose values: a row for each table.
 
     A row has the scores as the table counts them: after a sweep, on the sentences of dev that chose
