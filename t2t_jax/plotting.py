@@ -99,8 +99,7 @@ def _shaded(colour: str, shade: float) -> str:
 def facets(rows: Sequence[tuple[str, str]]) -> list[list[str]]:
     """Returns the rows of each panel: base and a group, or base and up to `FACET` single rows.
 
-    Args:
-      rows: names and groups, base first.
+    Rows are given as names and groups, base first.
     """
     (base, _), *others = rows
     out: list[list[str]] = []
@@ -116,20 +115,15 @@ def facets(rows: Sequence[tuple[str, str]]) -> list[list[str]]:
 
 
 class Axis(NamedTuple):
-    """An axis: its field and title, its range, and whether it is logarithmic.
-
-    Attributes:
-      properties: of the axis in Vega-Lite, such as `values`, the ticks.
-      symlog: where an axis with both signs becomes logarithmic; 0 for an axis that does not.
-    """
+    """An axis: its field and title, its range, and whether it is logarithmic."""
 
     field: str
     title: str | None
     low: float
     high: float
     log: bool = False
-    properties: Mapping[str, Any] = MappingProxyType({})
-    symlog: float = 0.0
+    properties: Mapping[str, Any] = MappingProxyType({})  # such as `values`, the ticks
+    symlog: float = 0.0  # where an axis with both signs becomes logarithmic, if it does
 
     @classmethod
     def over(
@@ -231,11 +225,8 @@ def labels(
     """Returns layers that write a row's mark and name right of a panel, at the height of its point.
 
     Labels are moved apart by as little as possible. A point that is not finite, such as the end of
-    a run that diverged, has its label below the others.
-
-    Args:
-      points: y in pixels from the upper edge of the panel, and a style.
-      always: whether a label is shown even if its row is not among the chosen ones.
+    a run that diverged, has its label below the others. A point is y, in pixels from the upper edge
+    of the panel, and a style; labels are as in `panel`.
     """
     from scipy.optimize import isotonic_regression
 
@@ -262,13 +253,9 @@ def labels(
 def chart(
     body: Spec, names: Sequence[str] = (), title: str | Sequence[str] = "", paper: str = "white"
 ) -> Spec:
-    """Returns a whole specification.
+    """Returns a whole specification, of a body with data and panels in which these rows are shown.
 
-    Args:
-      body: its data and panels.
-      names: the rows that are shown.
-      title: lines; those after the first are small.
-      paper: the colour of the background.
+    The lines of a title after the first are small. `paper` is the colour of the background.
     """
     first, *rest = [title] if isinstance(title, str) else title
     return files.finite({

@@ -54,9 +54,6 @@ def make_context(
 ) -> Context:
     """Returns the context of runs whose configs are `c` except for traced fields.
 
-    Args:
-      to_score: whether a split is to be scored, by its name.
-
     Raises:
       UsageError: the config does not fit the data or the devices.
     """

@@ -101,12 +101,9 @@ def evaluate(
     metrics: str,
     report: Report,
 ) -> dict[str, Any]:
-    """Returns the scores of a run on a split of its corpus, or on sources and references.
+    """Returns the scores of a run on a split of its corpus, or on texts: sources and references.
 
-    Args:
-      texts: sources and references; None for the split.
-      changes: decoding fields that differ from the run's.
-      metrics: names of further metrics, separated by commas.
+    `changes` are decoding fields. The names of further metrics are separated by commas.
     """
     c, model, params, vocabulary = load(directory, report)
     c, own = config.replace(c, **changes), metrics_of(c.data.corpus)

@@ -56,9 +56,7 @@ def load(
 ) -> ModuleType:
     """Returns the module of a study file, which is executed once per process.
 
-    Args:
-      text: its content; None reads the path.
-      copies: the content of the modules beside it, by name; None reads their files.
+    Without its text, or `copies` of the modules beside it, by name, their files are read.
 
     Raises:
       UsageError: it cannot be read or executed, or defines a name that another file defines with

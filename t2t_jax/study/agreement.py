@@ -30,28 +30,22 @@ class Point:
 class Agreement:
     """Agreement in a metric.
 
-    Attributes:
-      tau: Kendall's tau-b of the rows' values, base included.
-      low, high: its 95% interval, by bootstrap over rows, seeds and sentences; None if a row has
-        one seed or the statistics of its sentences were not kept.
-      pairs: number of pairs of rows, base included, that differ by `SEPARATED` in the paper.
-      ordered: number of those pairs that have the paper's order.
-      tested: whether our rows have several seeds, and so are tested for significance.
-      separated: rows that differ from base by `SEPARATED` in the paper and, if ours are tested,
-        significantly in ours.
-      same_sign: the separated rows whose difference has the paper's sign.
+    Rows are separated if they differ from base by `SEPARATED` in the paper and, if ours are tested,
+    significantly in ours.
     """
 
     metric: str
     points: tuple[Point, ...]
-    tau: float
+    tau: float  # Kendall's tau-b of the rows' values, base included
+    # Its 95% interval, by bootstrap over rows, seeds and sentences; None if a row has one seed or
+    # the statistics of its sentences were not kept.
     low: float | None
     high: float | None
-    pairs: int
-    ordered: int
-    tested: bool
+    pairs: int  # of rows, base included, that differ by `SEPARATED` in the paper
+    ordered: int  # of these pairs, those that have the paper's order
+    tested: bool  # whether our rows have several seeds, and so are tested for significance
     separated: tuple[Point, ...]
-    same_sign: tuple[Point, ...]
+    same_sign: tuple[Point, ...]  # the separated rows whose difference has the paper's sign
 
 
 def agreements(grid: Grid, lines: Lines) -> list[Agreement]:

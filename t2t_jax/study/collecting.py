@@ -19,23 +19,16 @@ from t2t_jax.study.sweep import TRIAL_SEED, UNTUNED, Choice, choices
 
 @dataclass(frozen=True)
 class RowResult:
-    """A row at the scale of a preset, with its runs and what they measure: a line of a table.
-
-    Attributes:
-      runs: the finished runs, by seed.
-      status: the status of the unfinished runs, as text.
-      choice: the trials of a row that was tuned, from which `c` was chosen; none of other rows.
-      untuned: the same row without tuning, if it was tuned.
-      measures: by the name of their column; None if a metric is not known for all runs.
-        `comparison.compare_with_base` fills them in.
-    """
+    """A row at the scale of a preset, with its runs and what they measure: a line of a table."""
 
     row: Row
     c: Config
-    runs: tuple[Run, ...]
-    status: str
-    choice: Choice = UNTUNED
-    untuned: "RowResult | None" = None
+    runs: tuple[Run, ...]  # the finished ones, by seed
+    status: str  # of the unfinished runs
+    choice: Choice = UNTUNED  # the trials of a row that was tuned, from which `c` was chosen
+    untuned: "RowResult | None" = None  # the same row without tuning, if it was tuned
+    # By the name of their column; None if a metric is not known for all runs.
+    # `comparison.compare_with_base` fills them in.
     measures: Mapping[str, Measure | None] = field(default_factory=dict)
 
     def measure(self, name: str) -> Measure | None:

@@ -31,10 +31,8 @@ def compare_with_base(
     """Returns the numbers of every row, and how it differs from base, the first row.
 
     The rows of a sweep are compared twice: each tuned, and each untuned. All tests of the table are
-    one family: of all rows, in all columns, tuned and untuned.
-
-    Args:
-      computed: the scores of runs by metrics that are computed on request.
+    one family: of all rows, in all columns, tuned and untuned. `computed` has the scores of runs by
+    metrics that are computed on request.
     """
     untuned = [row.untuned for row in rows if row.untuned]
     part = SCORED if untuned else ALL
@@ -118,9 +116,7 @@ def _measure(
 ) -> Measure | None:
     """Returns a metric of a row, without its difference from base; None if a run lacks it.
 
-    Args:
-      of_runs: the scores of runs, if the metric is computed on request.
-      part: the sentences of dev that are counted.
+    `of_runs` are its scores if it is computed on request; `part` is what is counted of dev.
     """
     metric, of = of_split(name)
     on_dev, of_sums = name in (PPL, BPC) or (of or split) == "dev", METRICS[metric].of_sums

@@ -36,27 +36,16 @@ _DIAGNOSTIC_NOTES = (
 
 
 class Curves(NamedTuple):
-    """The metric of every row on each part of the sentences, the mean over seeds.
+    """The metric of every row, by name, on each part of the sentences, the mean over seeds."""
 
-    Attributes:
-      what: the quantity by which the sentences are divided.
-      parts: for each part the range of that quantity, as text, and the number of sentences.
-      rows: row name -> the metric on each part.
-      ends: row name -> the ends of its 95% interval on each part, if they are known.
-    """
-
-    what: str
-    parts: Sequence[tuple[str, int]]
+    what: str  # the quantity by which the sentences are divided
+    parts: Sequence[tuple[str, int]]  # its range in each part, as text, and the number of sentences
     rows: Mapping[str, Sequence[float]]
-    ends: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
+    ends: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})  # of 95% intervals
 
 
 def curves(lines: Lines, split: Split, part: slice) -> list[Curves]:
-    """Returns the curves by dependency and by length; an empty list without dependencies.
-
-    Args:
-      part: the sentences of the split that are counted.
-    """
+    """Returns the curves of a part of a split by dependency and by length, if both are known."""
     if not split.extras or "dependency" not in split.extras[0]:
         return []
     every, out = np.arange(len(split.extras)), list[Curves]()
@@ -141,9 +130,7 @@ def contrastive_table(rows: Accuracies) -> Table:
 def diagnostic_table(title: str, predicted: Mapping[str, tuple[Sequence[str], Split]]) -> Table:
     """Returns a table with a group for each split: all of it, and its parts by distance.
 
-    Args:
-      predicted: by split the predictions (`predictions.predict`) and the split as the model reads
-        it.
+    `predicted` has the predictions (`predictions.predict`) and the split as the model reads it.
     """
     header = ("", "split"), ("", "length"), ("", "distance"), ("", "n"), ("", "accuracy")
     groups = []

@@ -38,12 +38,9 @@ def render(
 ) -> str:
     """Returns the results of parts, each a grid and its lines, in one of `FORMATS`.
 
-    Parts without runs are left out. Titles name the store if there are several.
-
-    Args:
-      columns, p: of a typeset table, as of `tables.quality`.
-      costs: whether the table of costs follows a typeset table.
-      details: whether all notes follow it; otherwise those that are needed to read it.
+    Parts without runs are left out. Titles name the store if there are several. A typeset table has
+    the columns of `tables.quality`. Below it are all notes, or without `details` those that are
+    needed to read it, and with `costs` the table of costs.
     """
     known = [part for part in parts if any(line.runs or line.status for line in part[1])]
     parts = known or parts[:1]

@@ -27,21 +27,17 @@ Seeds = Callable[[Row], Sequence[int]]
 class Grid:
     """Rows of a study at a preset's scale.
 
-    Attributes:
-      changes: config fields that a command line changes. A scaled field gets this value in base,
-        and rows that name it keep their proportion to base; any other field gets it in every row.
-      home: the store, a directory of runs.
-      sweep: values of fields, one of which is chosen for each row (`study.sweep`).
-      metrics: the columns of scores; empty for PPL and the corpus's metric.
+    Of the fields that a command line changes, a scaled one gets this value in base, and rows that
+    name it keep their proportion to base; any other field gets it in every row.
     """
 
     study: Study
     preset: Preset
     rows: tuple[Row, ...]
-    changes: Mapping[str, Any]
-    home: Path
-    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    metrics: tuple[str, ...] = ()
+    changes: Mapping[str, Any]  # of a command line
+    home: Path  # the store, a directory of runs
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # as in `Study`
+    metrics: tuple[str, ...] = ()  # the columns of scores; empty for PPL and the corpus's metric
 
     @property
     def trials(self) -> list["Grid"]:

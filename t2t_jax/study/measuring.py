@@ -19,14 +19,10 @@ from t2t_jax.study.grid import Grid
 
 
 class RunScore(NamedTuple):
-    """A metric of a run.
-
-    Attributes:
-      statistics: the counts of each sentence; empty if only the score is known.
-    """
+    """A metric of a run."""
 
     value: float
-    statistics: Sequence[Sequence[float]] = ()
+    statistics: Sequence[Sequence[float]] = ()  # of each sentence; empty if they are not known
 
 
 Scores = Mapping[str, Mapping[Path, RunScore]]  # by metric and the directory of a run
@@ -73,9 +69,8 @@ def measure(
 ) -> Scores:
     """Returns the metrics of a grid that are computed on request, without those that are not known.
 
-    Args:
-      splits: the sentences of each split that are available.
-      report: receives a line before a metric of translations is computed, which may take minutes.
+    `splits` are those that are available. A line is reported before a metric of translations is
+    computed, which may take minutes.
     """
     runs, scores = _runs(grid, rows), dict[str, dict[Path, RunScore]]()
     for name in grid.computed:

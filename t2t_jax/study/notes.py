@@ -25,15 +25,10 @@ _NEEDED = {
 
 
 class Note(str):
-    """A sentence below a table.
+    """A sentence below a table."""
 
-    Attributes:
-      rows: the names of the rows that it is about; empty if it is about the table.
-      detail: whether it is shown on request only.
-    """
-
-    rows: tuple[str, ...]
-    detail: bool
+    rows: tuple[str, ...]  # the names of those that it is about; empty if it is about the table
+    detail: bool  # whether it is shown on request only
 
     def __new__(cls, text: str, *rows: str, detail: bool = False) -> "Note":
         note = super().__new__(cls, text)

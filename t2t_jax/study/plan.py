@@ -79,20 +79,11 @@ def speed(lines: Lines, origin: str) -> Speed:
     )
 
 
-def plan(
-    grid: Grid,
-    lines: Lines,
-    origin: str,
-    base: int | None = None,
-    detect: float | None = None,
-) -> Table:
+def plan(grid: Grid, lines: Lines, origin: str, base: int | None, detect: float | None) -> Table:
     """Returns a table with the cost of a grid and what it would find, for each number of seeds.
 
-    Args:
-      lines: of a stored table like the grid's.
-      origin: where it is stored.
-      base: the seeds of base, as of `sweep.seeds_of`.
-      detect: a difference of NLL, in nats per token, whose power is shown, too.
+    The lines are of a stored table like the grid's, from `origin`. The seeds of base are as of
+    `sweep.seeds_of`; `detect` is a difference of NLL, in nats per token, whose power is shown, too.
 
     Raises:
       UsageError: the stored table has no finished runs, or fewer than two rows have several.

@@ -12,26 +12,17 @@ Margins = tuple[np.ndarray, np.ndarray]
 
 
 class Noise(NamedTuple):
-    """Deviations of a metric in a table.
+    """Deviations of a metric in a table."""
 
-    Attributes:
-      deviations: over the seeds of each row, base first.
-      sentences: of a difference from base, over sentences, which all seeds share.
-    """
-
-    deviations: np.ndarray
-    sentences: float
+    deviations: np.ndarray  # over the seeds of each row, base first
+    sentences: float  # of a difference from base, over sentences, which all seeds share
 
 
 def margins(noise: Noise, seeds: tuple[int, int], tables: int, tests: int = 0) -> Margins:
     """Returns the differences from base in tables without any, and the least that has a star.
 
-    Both have the shape [tables, COLUMNS, rows], base left out.
-
-    Args:
-      seeds: of each row, and of base.
-      tests: the number of tests of the table, for all of which it is corrected; 0 for one of each
-        row in each column.
+    Both have the shape [tables, COLUMNS, rows], base left out. Seeds are of each row, and of base.
+    The table is corrected for this number of tests, or with 0 for one of each row in each column.
     """
     random, (row, base), rows = np.random.default_rng(0), seeds, len(noise.deviations)
     n = np.array([base, *[row] * (rows - 1)])

@@ -118,12 +118,9 @@ def preset(name: str) -> Preset:
 def shrink(
     base: Config, row: Mapping[str, Any], preset: Preset, flags: Mapping[str, Any] | None = None
 ) -> Config:
-    """Returns a row's config at a preset's scale.
+    """Returns a row's config at a preset's scale, from its study's base at the paper's.
 
-    Args:
-      base: the study's base at the paper's scale.
-      row: the fields in which the row differs from it.
-      flags: the fields that a command line changes; the value of a scaled field is base's.
+    `flags` are the fields that a command line changes; the value of a scaled field is base's.
 
     Raises:
       UsageError: a width, depth or number of steps of the row is not an integer at this scale, or

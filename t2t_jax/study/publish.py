@@ -21,10 +21,8 @@ _CARD = "---\ntask_categories:"  # the begin of a card
 def publish(grid: Grid, lines: Lines, home: Path, card: str = "") -> Path:
     """Writes the runs, their settings and their table to home/STUDY-PRESET; returns that folder.
 
-    Checkpoints, parameters and paths are left out. Each row's first run keeps its translations.
-
-    Args:
-      card: the study as commands name it, if the table becomes a dataset card.
+    Checkpoints, parameters and paths are left out. Each row's first run keeps its translations. The
+    table becomes a dataset card if `card` is the study, as commands name it.
     """
     runs = runs_of(grid, lines)
     if not runs:
@@ -75,8 +73,7 @@ A line of `{published.NAME}` is a run: the contents of its files by name, as JSO
 def runs_of(grid: Grid, lines: Lines, translations: bool = True) -> dict[str, published.Contents]:
     """Returns the finished runs of a grid, and the trials of a sweep, by their directories' names.
 
-    Args:
-      translations: whether the first run of each row keeps its translations.
+    With `translations`, the first run of each row keeps them.
     """
     outputs = translations and not CORPORA[grid.data.corpus].documents
     trial = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", published.FAILURE, names.FILE

@@ -25,21 +25,14 @@ FOLDER = "studies"
 
 
 class Request(NamedTuple):
-    """The settings of a grid.
-
-    Attributes:
-      fields: config fields that the command line changes.
-      sweep: values of each swept field, unless they are those that the study declares.
-      rows: names of rows or groups; empty for all rows.
-      metrics: the columns of scores, unless they are those that the study declares.
-    """
+    """The settings of a grid; sweep and metrics only if they are not those of the study itself."""
 
     study: str
     preset: str = DEFAULT
-    fields: Mapping[str, Any] = MappingProxyType({})
-    sweep: Mapping[str, Sequence[Any]] = MappingProxyType({})
-    rows: Sequence[str] = ()
-    metrics: Sequence[str] = ()
+    fields: Mapping[str, Any] = MappingProxyType({})  # that the command line changes
+    sweep: Mapping[str, Sequence[Any]] = MappingProxyType({})  # values of each swept field
+    rows: Sequence[str] = ()  # names of rows or groups; empty for all rows
+    metrics: Sequence[str] = ()  # the columns of scores
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -106,10 +99,7 @@ def recall(home: Path, study: str, report: Callable[[str], object]) -> Request |
 
     Requests that differ only in rows or metrics count as one request for all of these. Of several
     requests, the plain one, of a command without flags other than --rows, is returned; without one,
-    they are refused.
-
-    Args:
-      report: receives a line about the settings if they are not plain, and about other requests.
+    they are refused. Settings that are not plain, and other requests, are reported.
     """
     requests = known(home, study)
     if not requests:

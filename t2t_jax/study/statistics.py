@@ -96,18 +96,14 @@ class Difference(NamedTuple):
 class Measure:
     """A metric of a row.
 
-    Attributes:
-      spread: mean and deviation of `values`, the metric of each seed.
-      draws: the metric of `resampled` sentences, [seeds, DRAWS]; None if the statistics
-        of sentences were not kept, or the model diverged.
-      difference: the difference from base, corrected for all tests of the table; None for base, and
-        for rows that are not comparable.
+    There are no draws if the statistics of sentences were not kept or the model diverged, and there
+    is no difference of base and of rows that are not comparable.
     """
 
-    spread: Spread
-    values: tuple[float, ...]
-    draws: np.ndarray | None = None
-    difference: Difference | None = None
+    spread: Spread  # of the values
+    values: tuple[float, ...]  # of each seed
+    draws: np.ndarray | None = None  # of `resampled` sentences, [seeds, DRAWS]
+    difference: Difference | None = None  # from base, corrected for all tests of the table
 
     @property
     def p(self) -> float | None:

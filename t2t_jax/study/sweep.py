@@ -33,20 +33,13 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """A row at one combination of the swept values.
-
-    Attributes:
-      PPL: on the sentences `CHOOSING`; infinite if training failed; None if it is not finished.
-      directory: of its run, if there is one.
-      unusual: what differs in code, data or hardware from the table's runs, as text.
-      seed: of the run; trials of older code have seed 0, which is scored, too.
-    """
+    """A row at one combination of the swept values."""
 
     values: Values
-    PPL: float | None = None
-    directory: Path | None = None
-    seed: int = TRIAL_SEED
-    unusual: str = ""
+    PPL: float | None = None  # on `CHOOSING`; infinite if training failed; None if not finished
+    directory: Path | None = None  # of its run, if there is one
+    seed: int = TRIAL_SEED  # trials of older code have seed 0, which is scored, too
+    unusual: str = ""  # what differs in code, data or hardware from the table's runs
 
     @property
     def setting(self) -> str:

@@ -32,9 +32,8 @@ _COSTS_NOTE = (
 def quality(grid: Grid, lines: Lines, columns: Sequence[str] = (), p: bool = False) -> Table:
     """Returns the paper's table, with our columns beside the paper's.
 
-    Args:
-      columns: the fields and counts (`COUNTS`) to show; the study's fields and all counts if empty.
-      p: whether the tests of each score have columns (`_TESTED`).
+    The columns of fields and counts (`COUNTS`) are the study's and all counts if none are named.
+    With `p`, the tests of each score have columns (`_TESTED`).
     """
     for name in columns:
         if name not in (names := (*config.SECTION_OF, *COUNTS)):

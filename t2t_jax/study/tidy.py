@@ -68,10 +68,9 @@ def tables(
 ) -> tuple[list[Row], list[Row]]:
     """Returns the runs of stores, and the records of their curves.
 
-    Args:
-      studies: only runs of these studies, such as `table3` or `table3-demo`; all runs if empty.
-      report: receives a line about each run that cannot be read.
-      shown: as of `shown`. Other runs have a row for each of their names, without a role.
+    If studies such as `table3` or `table3-demo` are named, others are left out. Runs that are not
+    `shown` have a row for each of their names, without a role. Those that cannot be read are
+    reported.
 
     Raises:
       UsageError: a store does not exist, or has no run of any of the studies.

@@ -17,18 +17,12 @@ class Cell(str):
 
 
 class Table(NamedTuple):
-    """A table of texts.
-
-    Attributes:
-      header: the upper and lower heading of each column; neighbours may share an upper heading.
-      groups: lines of cells; groups are separated by a rule.
-      notes: sentences below the table.
-    """
+    """A table of texts."""
 
     title: str
-    header: tuple[tuple[str, str], ...]
-    groups: tuple[tuple[tuple[Cell, ...], ...], ...]
-    notes: tuple[str, ...]
+    header: tuple[tuple[str, str], ...]  # upper and lower; neighbours may share an upper heading
+    groups: tuple[tuple[tuple[Cell, ...], ...], ...]  # of lines, separated by a rule
+    notes: tuple[str, ...]  # sentences below the table
 
 
 def table(
