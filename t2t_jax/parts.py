@@ -72,23 +72,18 @@ def exported(models: str, **options: Any) -> dict[str, Mapping[str, Any]]:
 class Architecture:
     """A model.
 
-    Attributes:
-      where: its class, as file:name.
-      products: a function of (config.Model, S, T), as file:name: the multiply-adds of its forward
-        pass on one pair of S and T positions, the logits apart.
-      fields: the config fields that it has besides the fields of every architecture (N, d_model,
-        embeddings, logit_cap, dtype, kernels); the fields of other architectures are refused.
-      translates: whether it can decode a translation, by `start` and `step`.
-      masked: whether it predicts masked tokens instead of the next one.
-      export: what it is in other libraries.
+    `products` is a function of (config.Model, S, T), as file:name: the multiply-adds of its forward
+    pass on one pair of S and T positions, the logits apart. `fields` are its config fields besides
+    those of every architecture (N, d_model, embeddings, logit_cap, dtype, kernels); the fields of
+    other architectures are refused.
     """
 
-    where: str
+    where: str  # its class, as file:name
     products: str
     fields: tuple[str, ...]
-    translates: bool = True
-    masked: bool = False
-    export: Export = field(default_factory=dict)
+    translates: bool = True  # whether it can decode a translation, by `start` and `step`
+    masked: bool = False  # whether it predicts masked tokens instead of the next one
+    export: Export = field(default_factory=dict)  # what it is in other libraries
 
 
 _FIGURE_1 = (

@@ -28,21 +28,16 @@ _DECLARATION = re.compile(
 class Row:
     """A row of a table.
 
-    Attributes:
-      group: the block of the table that it belongs to; a word that is no single letter is also the
-        row's name.
-      changes: config fields that differ from the study's base, at the paper's scale.
-      paper: the values that the paper reports, by the names in `PAPER`.
-      name: unique in a study. In a group of one letter it lists the changes, unless it is set:
-        `A:h=4,d_k=128,d_v=128`.
-      label: the paper's description of a change that has no column.
+    Its group is the block of the table that it belongs to; a word that is no single letter is also
+    the row's name. In a group of one letter, the name lists the changes, unless it is set:
+    `A:h=4,d_k=128,d_v=128`.
     """
 
     group: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    paper: Mapping[str, float] = field(default_factory=dict)
-    name: str = ""
-    label: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)  # from base, at the paper's scale
+    paper: Mapping[str, float] = field(default_factory=dict)  # its values, by the names in `PAPER`
+    name: str = ""  # unique in a study
+    label: str = ""  # the paper's description of a change that has no column
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self._default_name)
@@ -62,27 +57,21 @@ class Row:
 class Study:
     """A table.
 
-    Attributes:
-      columns: config fields that have a column of their own.
-      rows: the first is base, with which the others are compared.
-      split: the split that BLEU, F1 or accuracy is measured on; empty if only perplexity is.
-      equal_flops: whether each row has as many steps as the training FLOPs of base allow, with
-        sentences of the preset's `length`; the warm-up has the same steps in every row.
-      base: config fields in which this table's base differs from Table 3's; a preset may replace
-        them.
-      sweep: values of fields, one of which is chosen for each row (`study.sweep`).
-      metrics: by corpus, the columns of scores, as `--metrics` names them. With another corpus they
-        are PPL and its metric.
+    With `equal_flops`, each row has as many steps as the training FLOPs of base allow, with
+    sentences of the preset's `length`; the warm-up has the same steps in every row.
     """
 
     name: str
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    split: str
+    columns: tuple[str, ...]  # config fields that have a column of their own
+    rows: tuple[Row, ...]  # the first is base, with which the others are compared
+    split: str  # that BLEU, F1 or accuracy is measured on; empty if only perplexity is
     equal_flops: bool = False
+    # Fields in which this table's base differs from Table 3's; a preset may replace them.
     base: Mapping[str, Any] = field(default_factory=dict)
+    # Values of fields, one of which is chosen for each row (`study.sweep`).
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    # By corpus, the columns of scores, as `--metrics` names them: by default PPL and its metric.
     metrics: Mapping[str, str] = field(default_factory=dict)
 
     def config(self, row: Row | None = None) -> Config:

@@ -28,24 +28,18 @@ SCALED = (*INTEGER, *ROUNDED, "P_drop")
 class Preset:
     """A scale.
 
-    Attributes:
-      about: its purpose.
-      width: divisor of d_model, d_ff, d_k, d_v, d_c and, under muP, mup_width.
-      depth: divisor of N.
-      steps: training steps in place of the paper's 100,000; other numbers of steps keep their
-        proportion to it.
-      changes: other fields that differ from the paper, in base and in rows that do not name them.
-      length: positions of a typical sentence of its corpus in a batch of training, with padding.
-        Steps at equal FLOPs are computed for this length.
+    The paper's 100,000 training steps become `steps`; other numbers of steps keep their proportion.
+    Steps at equal FLOPs are computed for sentences of `length`.
     """
 
     name: str
     about: str
-    width: int = 1
-    depth: int = 1
+    width: int = 1  # divisor of d_model, d_ff, d_k, d_v, d_c and, under muP, mup_width
+    depth: int = 1  # divisor of N
     steps: int = 100_000
+    # Other fields that differ from the paper, in base and in rows that do not name them.
     changes: Mapping[str, Any] = field(default_factory=dict)
-    length: int = 32
+    length: int = 32  # of a typical sentence of its corpus in a batch of training, with padding
 
 
 # Short training needs pre-norm, small and frequent updates, and a learning rate that decays to

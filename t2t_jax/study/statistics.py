@@ -32,29 +32,24 @@ class Spread(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The difference of two rows' means.
+    """The difference of two rows' means, and its confidence interval.
 
-    Attributes:
-      size: the row's mean minus base's.
-      low, high: the ends of its confidence interval. The intervals of `corrected` differences
-        contain all true differences with a probability of 95%, and those without 0 have p < 0.05.
-      over: what the interval covers, "seeds and sentences"; "sentences" if a row has one seed.
-      p: two-sided, of no difference; None if a row has one seed.
-      scales: the standard error of the difference and its degrees of freedom, by the moderated t
-        and by Welch's; empty if a row has one seed, or if neither seeds nor sentences vary, so that
-        p is 1 whatever the size.
-      tests: the number of tests that interval and p are corrected for.
-      base: None, or base's PPL (its geometric mean) if size and interval are of PPL. What is tested
-        is then the difference of its logarithm, in nats per token.
+    The intervals of `corrected` differences contain all true differences with a probability of 95%,
+    and those without 0 have p < 0.05.
     """
 
-    size: float
+    size: float  # the row's mean minus base's
     low: float
     high: float
-    over: str
-    p: float | None
+    over: str  # what the interval covers, "seeds and sentences"; "sentences" if a row has one seed
+    p: float | None  # two-sided, of no difference; None if a row has one seed
+    # The standard error of the difference and its degrees of freedom, by the moderated t and by
+    # Welch's; empty if a row has one seed, or if neither seeds nor sentences vary, so that p is 1
+    # whatever the size.
     scales: tuple[tuple[float, float], ...] = ()
-    tests: int = 1
+    tests: int = 1  # for which interval and p are corrected
+    # None, or base's PPL (its geometric mean) if size and interval are of PPL. What is tested is
+    # then the difference of its logarithm, in nats per token.
     base: float | None = None
 
     def corrected(self, tests: int) -> "Difference":
