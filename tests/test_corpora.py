@@ -27,7 +27,7 @@ from t2t_jax.data.prepare import open_corpus, opener, prepare
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.evaluation.contrastive import Judgement
 from t2t_jax.evaluation.metrics import METRICS, metric_of, metrics_of, outputs_of, score
-from t2t_jax.runs import judging, study_file
+from t2t_jax.runs import judging, loading, study_file
 from t2t_jax.runs.context import as_read
 from t2t_jax.tokens import EOS
 from tests.process import python
@@ -735,8 +735,9 @@ def test_a_run_is_judged_on_the_minimal_pairs_of_its_corpus(own, tmp_path, monke
     judged = []
     monkeypatch.setattr(judging.store, "read_config", lambda directory: own)
     monkeypatch.setattr(judging.store, "open_dataset", lambda *_: None)
+    monkeypatch.setattr(loading, "load", lambda directory, report: [None] * 4)
     monkeypatch.setattr(
-        judging, "_judge", lambda directory, items, _: judged.extend(items) or [Judgement("", 0, 1)]
+        judging, "judge", lambda *given: judged.extend(given[-1]) or [Judgement("", 0, 1)]
     )
     found, _ = judging.score(tmp_path, tmp_path, quiet)
     error = {"type": "swap", "contrastive": "n=2"}

@@ -17,7 +17,7 @@ from t2t_jax.data import synthetic
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import contrastive
 from t2t_jax.evaluation.contrastive import Judgement
-from t2t_jax.runs import judging, store
+from t2t_jax.runs import judging, loading, store
 from t2t_jax.study import comparison, distances, metric, notes, publish, requests, tidy
 from t2t_jax.study.measuring import judged, measure
 from t2t_jax.study.presets import preset
@@ -265,7 +265,8 @@ def test_a_run_is_judged_on_new_pairs_of_its_grade(monkeypatch, tmp_path):
     monkeypatch.setattr(store, "open_dataset", lambda *_: None)
     monkeypatch.setattr(judging, "open_corpus", opened)
     monkeypatch.setattr(synthetic, "_drawn", draw)
-    monkeypatch.setattr(judging, "_judge", lambda directory, items, report: found)
+    monkeypatch.setattr(loading, "load", lambda directory, report: [None] * 4)
+    monkeypatch.setattr(judging, "judge", lambda *_: found)
     score, judgements = judging.score(tmp_path, tmp_path, lambda line: None)
     assert judgements == found
     assert score["score"] == pytest.approx(200 / 3)

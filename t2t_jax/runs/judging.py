@@ -17,7 +17,6 @@ from t2t_jax.runs import claim, identity, store
 from t2t_jax.runs.names import title
 
 Report = Callable[[str], Any]
-Set = list[dict[str, Any]]
 
 
 def score(directory: Path, cache: Path, report: Report) -> tuple[dict[str, Any], list[Judgement]]:
@@ -25,6 +24,8 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[dict[str, Any],
 
     The set has none of the sentences that the run may have been trained on.
     """
+    from t2t_jax.runs.loading import load  # with JAX, which `table` does not need
+
     c = store.read_config(directory)
     corpus = CORPORA[c.data.corpus]
     if not corpus.minimal_pairs:
@@ -39,7 +40,8 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[dict[str, Any],
     known = dataset.vocabulary.decode(train[i] for i in range(len(train)))
     items = implementation(corpus.minimal_pairs, HOME)(c.data, frozenset(known))
     report(f"judging {len(items):,} minimal pairs: {title(directory)}")
-    judgements = _judge(directory, items, report)
+    _, model, params, vocabulary = load(directory, report)
+    judgements = judge(model, params, vocabulary, items)
     share = 100 * sum(x.right for x in judgements) / len(judgements)
     graded = f"grade:{c.data.grade}|" * ("grade" in corpus.fields)
     fingerprint = identity.sha256(items)[:12]
@@ -79,10 +81,3 @@ def kept(directory: Path, result: Mapping[str, Any]) -> list[Judgement]:
     """Returns the judgements that a finished run has stored; an empty list without any."""
     statistics = store.read_statistics(directory, result, store.CONTRASTIVE)
     return [Judgement(*x) for x in statistics or ()]
-
-
-def _judge(directory: Path, items: Set, report: Report) -> list[Judgement]:
-    from t2t_jax.runs.loading import load
-
-    _, model, params, vocabulary = load(directory, report)
-    return judge(model, params, vocabulary, items)
