@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from t2t_jax import checks
@@ -150,16 +150,9 @@ def _run_task(
 
 
 def _prepare_directories(jobs: Sequence[Job], arguments: Namespace, progress: Progress) -> None:
-    """Reports or moves aside runs that other code made, and records the names of all runs."""
-    _report_changes(jobs, arguments.rerun, progress.say)
-    for job in jobs:
-        names.add(job.directory, job.name)
+    """Reports the runs that compute something else than this code; records the names of all runs.
 
-
-def _report_changes(jobs: Sequence[Job], rerun: bool, report: Callable[[str], object]) -> None:
-    """Reports the runs that compute something else than this code; moves them aside with --rerun.
-
-    Runs that kept no programs, which cannot be compared, are moved aside, too.
+    With --rerun they are moved aside, also if they kept no programs and so cannot be compared.
     """
     provenance.compare([(job.directory, job.c) for job in jobs])
     differing: dict[str, list[Job]] = {}
@@ -181,10 +174,12 @@ def _report_changes(jobs: Sequence[Job], rerun: bool, report: Callable[[str], ob
             differing.setdefault(f"computes another {' and '.join(changes)}", []).append(job)
     for difference, group in differing.items():
         listed = ", ".join(job.name for job in group)
-        report(f"this code {difference} in {len(group)} of {len(jobs)} runs: {listed}")
-    if differing and not rerun:
-        report("they are kept; --rerun makes them again")
+        progress.say(f"this code {difference} in {len(group)} of {len(jobs)} runs: {listed}")
+    if differing and not arguments.rerun:
+        progress.say("they are kept; --rerun makes them again")
     elif differing:
         again = itertools.chain(*differing.values())
-        old = {claim.move_aside(job.directory).parent for job in again}
-        report(f"they are made again; the old ones are in {', '.join(sorted(map(str, old)))}")
+        old = sorted({str(claim.move_aside(job.directory).parent) for job in again})
+        progress.say(f"they are made again; the old ones are in {', '.join(old)}")
+    for job in jobs:
+        names.add(job.directory, job.name)
