@@ -122,7 +122,7 @@ def file_of(c: Config) -> str | None:
 def text_of(c: Config) -> str:
     """Returns the text of a config's study file and of modules beside it; empty without one."""
     path = file_of(c)
-    return "\n".join(_texts(path)) if path else ""
+    return "\n".join(_texts(*contents(path))) if path else ""
 
 
 def keep_copy(directory: Path, path: str) -> None:
@@ -165,8 +165,7 @@ def check_copy(directory: Path, c: Config) -> None:
 
 def _parts(text: str, beside: Mapping[str, str]) -> list[str]:
     """Returns the statements of a file and of modules beside it, without comments and studies."""
-    texts = [text, *(x for _, x in sorted(beside.items()))]
-    statements = (ast.dump(x) for text in texts for x in ast.parse(text).body)
+    statements = (ast.dump(x) for text in _texts(text, beside) for x in ast.parse(text).body)
     return [x for x in statements if "'study'" not in x.partition("decorator_list=")[2]]
 
 
@@ -183,14 +182,13 @@ def contents(path: str) -> tuple[str, dict[str, str]]:
     return text, getattr(module, "__beside__", {})
 
 
-def _texts(path: str) -> list[str]:
-    text, beside = contents(path)
+def _texts(text: str, beside: Mapping[str, str]) -> list[str]:
     return [text, *(x for _, x in sorted(beside.items()))]
 
 
 def _digest(where: str) -> str:
     """Returns twelve hex digits of the code of the study file of `/PATH.py:name`."""
-    trees = map(ast.parse, _texts(_study(where)))  # without comments and layout
+    trees = map(ast.parse, _texts(*contents(_study(where))))  # without comments and layout
     return hashlib.sha256("".join(map(ast.dump, trees)).encode()).hexdigest()[:12]
 
 
