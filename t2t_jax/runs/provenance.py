@@ -145,10 +145,10 @@ def _programs(
 def _remembered(home: Path) -> dict[str, Any] | None:
     """Returns what a store remembers of the programs of this source and these libraries."""
     try:
-        memory = read_json(home / MEMORY) if (home / MEMORY).exists() else None
-    except UsageError:  # it is cut short: lowering again costs only time
+        memory = read_json(home / MEMORY)
+    except UsageError:  # it is absent or cut short: lowering again costs only time
         return None
-    if memory is None or memory["source"] != package_source():
+    if memory["source"] != package_source():
         return None
     kept = memory["environment"]
     return memory if all(kept[name] == version(name) for name in _COMPARABLE[1:]) else None
