@@ -33,18 +33,13 @@ COSTS, DISTANCES = (240, 200), (200, 120)  # of a panel, in pixels; many labels 
 
 
 class Chart(NamedTuple):
-    """A chart of a study."""
-
     name: str
     caption: str
     body: Spec
 
 
 def draw(grid: Grid, lines: Lines, split: Split | None) -> list[Path]:
-    """Draws every chart for which there are results; returns the paths of the PNG files.
-
-    Each is also written as SVG and PDF.
-    """
+    """Draws every chart that has results, as PNG, SVG and PDF; returns the paths of the PNGs."""
     names, out = [line.row.name for line in lines], []
     for chart in charts(grid, lines, split):
         title = [grid.title, *textwrap.wrap(grid.flags, 80), *textwrap.wrap(chart.caption, 110)]

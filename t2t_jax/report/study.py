@@ -1,5 +1,6 @@
 """The page of a study: table, comparison of rows, curves, costs, significance and translations."""
 
+import functools
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,13 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from t2t_jax import config, files, plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import PPL, metric_of
-from t2t_jax.report import page, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.runs import store
 from t2t_jax.study import distances, tables
@@ -36,7 +37,6 @@ SAME, ADDED, OMITTED = "same", "added", "omitted"
 
 
 def study_page(grid: Grid, lines: Lines, split: Split | None, words: Sequence[str]) -> str:
-    """Returns the HTML of the page."""
     order = list(dict.fromkeys(line.row.group for line in lines))
     lines = sorted(lines, key=lambda line: order.index(line.row.group))  # as in the table
     quality, rows = tables.quality(grid, lines), iter(lines)
@@ -48,8 +48,7 @@ def study_page(grid: Grid, lines: Lines, split: Split | None, words: Sequence[st
         picture = Markup(plotting.picture(spec))  # for readers without scripts
         drawn.append(dict(name=chart.name, caption=chart.caption, spec=spec, picture=picture))
     main, pairs = _compared(grid, lines)
-    return page(
-        "study.html",
+    return _template().render(
         title=grid.title,
         name=grid.name,
         table=quality,
@@ -82,8 +81,31 @@ def study_page(grid: Grid, lines: Lines, split: Split | None, words: Sequence[st
                 "specs": {x["name"]: x["spec"] for x in drawn},
             }
         ),
-        vega=vega() if drawn else "",
+        vega=_vega() if drawn else "",
     )
+
+
+@functools.cache
+def _template() -> Template:
+    """Returns the template of the page, which escapes whatever is no `Markup`."""
+    environment = Environment(
+        loader=PackageLoader("t2t_jax.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # in the given order
+    return environment.get_template("study.html")
+
+
+@functools.cache
+def _vega() -> Markup:
+    """Returns Vega-Lite and its dependencies as one script."""
+    import vl_convert
+
+    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return Markup(script.replace("</script", "<\\/script"))
 
 
 def _compared(grid: Grid, lines: Lines) -> tuple[str, Pairs]:
