@@ -16,7 +16,7 @@ from t2t_jax.study import declaration
 from t2t_jax.study.collecting import RowResult, collect
 from t2t_jax.study.comparison import compare_with_base
 from t2t_jax.study.declaration import Row, declared, find, select, study
-from t2t_jax.study.formats import records
+from t2t_jax.study.formats import record
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 
@@ -152,7 +152,7 @@ def test_table_4_is_the_papers_and_reads_trees_alone():
     for scale, value in (("paper", 91.3), ("treebank", None)):  # a sample's F1 is another's
         grid = grid_of(table4, scale)
         entry = RowResult(table4.rows[0], grid.config(table4.rows[0]), (), "")
-        assert records(grid, compare_with_base(grid, [entry]))[0]["paper"]["F1"] == value
+        assert record(grid, *compare_with_base(grid, [entry]))["paper"]["F1"] == value
 
 
 @pytest.mark.parametrize(

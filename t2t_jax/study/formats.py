@@ -48,8 +48,8 @@ def render(
         named = len(parts) > 1  # by its study and store
         sources = ({"study": x.name, "store": str(x.home)} if named else {} for x, _ in parts)
         of_parts = zip(sources, parts, strict=True)
-        every = [source | x for source, part in of_parts for x in records(*part)]
-        return json.dumps(every, indent=1) + "\n"
+        every = [x | record(grid, line) for x, (grid, lines) in of_parts for line in lines]
+        return json.dumps(finite(every), indent=1) + "\n"
     several = len({grid.home for grid, _ in parts}) > 1
     made = list[str]()
     for grid, lines in parts:
@@ -78,12 +78,8 @@ def row_config(c: Config) -> dict[str, Any]:
     return {n: v for n, v in flat.items() if n not in (*config.PATHS, "seed")}
 
 
-def records(grid: Grid, lines: Lines) -> list[dict[str, Any]]:
-    """Returns all that is known about every row, as JSON."""
-    return [finite(_record(grid, line)) for line in lines]
-
-
-def _record(grid: Grid, line: RowResult) -> dict[str, Any]:
+def record(grid: Grid, line: RowResult) -> dict[str, Any]:
+    """Returns all that is known about a row."""
     metric, row = metric_of(grid.data.corpus).name, line.row
     choice, untuned = line.choice, line.untuned
     names = grid.scores
