@@ -28,10 +28,7 @@ def doctor(arguments: Namespace) -> None:
 
 
 def prune(arguments: Namespace) -> None:
-    """Deletes the checkpoints of the finished runs of a store, and prints the bytes that frees.
-
-    Other runs are not touched.
-    """
+    """Deletes the checkpoints of the finished runs of a store, and prints the bytes that frees."""
     size = runs = unfinished = 0
     for directory, _ in results.stored(arguments.store, print):
         if published.is_published(directory):

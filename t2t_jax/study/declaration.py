@@ -166,8 +166,6 @@ def declared(folder: Path | None = None) -> dict[str, tuple[str, Path]]:
 def find(text: str) -> Study:
     """Returns the study of a name, of a file `PATH.py`, or `PATH.py:name` in a file of several.
 
-    Only the file of the study is executed.
-
     Raises:
       UsageError: there is no such study, or the file cannot be loaded.
     """

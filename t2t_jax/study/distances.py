@@ -77,7 +77,6 @@ def curve(row: RowResult, indices: Sequence[np.ndarray]) -> list[float]:
 
 
 def span(values: np.ndarray) -> str:
-    """Returns the range of values, as text."""
     low, high = values.min(), values.max()
     return str(low) if low == high else f"{low} to {high}"
 

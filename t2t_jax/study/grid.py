@@ -112,12 +112,10 @@ class Grid:
         return [(n, value) for n, value in self.changes.items() if n not in config.PATHS]
 
     def check(self) -> None:
-        """Checks that the rows are a valid grid.
+        """Raises an error if the rows are no valid grid.
 
-        Raises:
-          UsageError: a row does not fit the preset, rows read different sentences or are the same
-            run, a change names the seed or a field that a row changes, or a metric does not fit the
-            corpus.
+        Then a row does not fit the preset, rows read different sentences or are the same run, a
+        change names the seed or a field that a row changes, or a metric does not fit the corpus.
         """
         if "seed" in self.changes:
             raise UsageError(

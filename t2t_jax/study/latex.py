@@ -77,10 +77,7 @@ class _Column(NamedTuple):
 
 
 def as_latex(table: Table, label: str) -> str:
-    """Returns a floating table, as wide as one column of a page or both.
-
-    It needs the packages booktabs, dcolumn and graphicx.
-    """
+    """Returns a floating table, as wide as one column of a page or both."""
     lines = [line for group in table.groups for line in group]
     columns = [_column(table.header[i], [x[i] for x in lines], i) for i in range(len(table.header))]
     width = sum(column.width + 1.4 for column in columns)

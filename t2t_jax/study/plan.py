@@ -31,10 +31,7 @@ UNITS = {PPL: "nats per token"}  # PPL is tested as NLL
 
 
 def noise(lines: Lines, name: str) -> Noise | None:
-    """Returns the deviations of a metric, over sentences the median of the rows.
-
-    It is None unless two rows have several seeds.
-    """
+    """Returns the deviations of a metric, over sentences the median; None without several seeds."""
 
     def values(x: Measure) -> np.ndarray:
         return np.log(x.values) if name == PPL else np.array(x.values)

@@ -103,7 +103,6 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """Returns the preset with this name."""
     if name not in PRESETS:
         raise UsageError(f"there is no preset {name!r}: {near(name, PRESETS)}")
     return PRESETS[name]

@@ -72,7 +72,6 @@ class Request(NamedTuple):
 
 
 def request_of(grid: Grid) -> Request:
-    """Returns the request for a grid."""
     others = [row for row in grid.study.rows if row not in grid.rows]
     parted = {row.group for row in others}  # groups of which not all rows are chosen
     words = [row.name if row.group in parted else row.group for row in grid.rows]
