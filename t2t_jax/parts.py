@@ -27,13 +27,9 @@ def implementation(where: str, home: str) -> Any:
 def options(text: str, defaults: Mapping[str, Any], of: str, shown: str) -> dict[str, Any]:
     """Returns the options that a text such as "w=8,l=4" sets, each of the type of its default.
 
-    A whole number is at least 1, or 0 if that is its default; any other number is positive.
-
-    Args:
-      of: what has the options, and `shown`: what gives them, for errors.
-
-    Raises:
-      UsageError: there is no such option, its value is out of range, or it is given twice.
+    A whole number is at least 1, or 0 if that is its default; any other number is positive. A
+    UsageError is raised if there is no such option, if its value is out of range, or if it is given
+    twice; it names what has the options (`of`) and what gives them (`shown`).
     """
     values: dict[str, Any] = {}
     for part in text.split(",") if text else ():

@@ -9,18 +9,7 @@ from typing import Any, NamedTuple
 from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.plotting import (
-    CHOSEN,
-    LABEL,
-    LINES,
-    SHAPE,
-    Axis,
-    Spec,
-    facets,
-    interval,
-    panel,
-    tooltip,
-)
+from t2t_jax.plotting import CHOSEN, LABEL, LINES, SHAPE, Axis, Spec, panel, tooltip
 from t2t_jax.report import differences, learning
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement, distances
@@ -138,7 +127,7 @@ def _distances(
     ends = [v for x in curves for row in x.ends.values() for both in row for v in both]
     y = Axis.over("score", title, scores + ends)
     most = max(n for group in curves for _, n in group.parts)
-    rows = facets([(line.row.name, line.row.group) for line in lines])
+    rows = plotting.facets([(line.row.name, line.row.group) for line in lines])
     out: list[Spec] = []
     for members in rows:
         across, up = [], y
@@ -168,7 +157,7 @@ def _part(
             "tooltip": tooltip("row", "part", "n", "score", "low", "high", score=".2f", low=".1f",
                                high=".1f")}  # fmt: skip
     lines = [] if group.ends else [LINES[0]]
-    layers = [interval(y)] * bool(group.ends) + lines + [("point", SHAPE | grow)]
+    layers = [plotting.interval(y)] * bool(group.ends) + lines + [("point", SHAPE | grow)]
     ends = [v for v in values if labelled and v["part"] == group.parts[-1][0]]
     drawn = panel(x, y, (DISTANCES[0], max(DISTANCES[1], LABEL * len(styles))), layers, ends)
     return drawn | {"data": {"values": values}, "transform": [CHOSEN]}

@@ -54,8 +54,7 @@ def make_context(
 ) -> Context:
     """Returns the context of runs whose configs are `c` except for traced fields.
 
-    Raises:
-      UsageError: the config does not fit the data or the devices.
+    Raises a UsageError if the config does not fit the data or the devices.
     """
     model, dev = build(c, dataset.vocabulary.size), dataset.splits["dev"]
     scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]

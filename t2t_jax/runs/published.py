@@ -35,8 +35,7 @@ def directories(home: Path) -> list[Path]:
 def read(directory: Path, name: str) -> Any:
     """Returns the content of a run's file: JSON, the records of a .jsonl, or text; None without it.
 
-    Raises:
-      UsageError: the file is damaged, or cannot be read.
+    Raises a UsageError if the file is damaged, or cannot be read.
     """
     path = directory / name
     if not path.exists():

@@ -45,8 +45,7 @@ INPUTS = "config.json", "data.json", "vocabulary.model", *study_file.COPIES  # d
 def read_config(directory: Path) -> Config:
     """Returns the config of a run; loads its copy of a study file if the config needs it.
 
-    Raises:
-      UsageError: there is no run, or its config.json names a field that does not exist.
+    Raises a UsageError if there is no run, or if its config.json names a field that does not exist.
     """
     fields = published.read(directory, "config.json")
     if fields is None:

@@ -131,10 +131,8 @@ def cross(**levels: Sequence[Any] | Callable[[Mapping[str, Any]], Any]) -> list[
 
     The first row is base: each field has the value of Table 3's base if that is one of the values
     given, and otherwise the first of them. Every row names all of the fields, so a preset scales
-    their values and replaces none.
-
-    Raises:
-      UsageError: there is no such field, or it has fewer than two values or one value twice.
+    their values and replaces none. A UsageError is raised if there is no such field, or if it has
+    fewer than two values or one value twice.
     """
     defaults = config.flatten(Config())
     derived = {n: x for n, x in levels.items() if callable(x)}
@@ -166,8 +164,7 @@ def declared(folder: Path | None = None) -> dict[str, tuple[str, Path]]:
 def find(text: str) -> Study:
     """Returns the study of a name, of a file `PATH.py`, or `PATH.py:name` in a file of several.
 
-    Raises:
-      UsageError: there is no such study, or the file cannot be loaded.
+    Raises a UsageError if there is no such study, or the file cannot be loaded.
     """
     path, name = path_of(text), text.rpartition(":")[2]
     if path is None:

@@ -81,9 +81,7 @@ def plan(grid: Grid, lines: Lines, origin: str, base: int | None, detect: float 
 
     The lines are of a stored table like the grid's, from `origin`. The seeds of base are as of
     `sweep.seeds_of`; `detect` is a difference of NLL, in nats per token, whose power is shown, too.
-
-    Raises:
-      UsageError: the stored table has no finished runs, or fewer than two rows have several.
+    A UsageError is raised if fewer than two rows there have several finished runs.
     """
     names = dict.fromkeys((PPL, main_metric(grid)))
     found = {name: x for name in names if (x := noise(lines, name))}

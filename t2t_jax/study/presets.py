@@ -113,11 +113,9 @@ def shrink(
 ) -> Config:
     """Returns a row's config at a preset's scale, from its study's base at the paper's.
 
-    `flags` are the fields that a command line changes; the value of a scaled field is base's.
-
-    Raises:
-      UsageError: a width, depth or number of steps of the row is not an integer at this scale, or
-        the fields do not fit each other.
+    `flags` are the fields that a command line changes; the value of a scaled field is base's. A
+    UsageError is raised if a width, depth or number of steps of the row is not an integer at this
+    scale, or if the fields do not fit each other.
     """
     flags = flags or {}
     if not CORPORA[base.data.corpus].scalable:  # without fields that would replace this corpus

@@ -29,6 +29,7 @@ CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
 SCORED = slice(1, None, 2)  # sentences of dev on which the chosen values are scored
 TRIAL_SEED = 1_000_000  # no study has so many seeds; trials of older code have seed 0
 Values = Mapping[str, Any]
+Sweep = dict[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -90,17 +91,14 @@ class Choice:
 UNTUNED = Choice(())
 
 
-def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+def parse(texts: Sequence[str]) -> Sweep:
     """Returns the values of each swept field, from `NAME=V1,V2,...` or `NAME=LOW..HIGH:COUNT`.
 
     The second form gives COUNT values at equal ratios, with three significant digits. Values that
-    contain commas are separated by semicolons.
-
-    Raises:
-      UsageError: a text has another form, a name is no field or may not be swept, or a
-        value is not of the field's type.
+    contain commas are separated by semicolons. A UsageError is raised for another form, for a name
+    that is no field or may not be swept, and for a value that is not of the field's type.
     """
-    sweep: dict[str, tuple[Any, ...]] = {}
+    sweep: Sweep = {}
     for text in texts:
         name, _, values = text.partition("=")
         if not values:
@@ -116,16 +114,13 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     return sweep
 
 
-def declared(
-    study: Study, texts: Sequence[str], changes: Mapping[str, Any]
-) -> dict[str, tuple[Any, ...]]:
+def declared(study: Study, texts: Sequence[str], changes: Mapping[str, Any]) -> Sweep:
     """Returns the values of each field that a study or a command line sweeps.
 
-    Args:
-      texts: of the command line, as in `parse`; they replace the study's sweep of the same field.
-      changes: fields that the command line sets, which the study's sweep then leaves out.
+    Texts of a command line, as in `parse`, replace the study's sweep of the same field. Fields that
+    it changes are left out.
     """
-    sweep: dict[str, tuple[Any, ...]] = {}
+    sweep: Sweep = {}
     for name, values in study.sweep.items():
         _check_name(name)
         kind = config.field_type(name)

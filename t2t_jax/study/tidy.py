@@ -70,10 +70,7 @@ def tables(
 
     If studies such as `table3` or `table3-demo` are named, others are left out. Runs that are not
     `shown` have a row for each of their names, without a role. Those that cannot be read are
-    reported.
-
-    Raises:
-      UsageError: a store does not exist, or has no run of any of the studies.
+    reported; a store that does not exist, or has no run of any of the studies, is a UsageError.
     """
     runs: list[Row] = []
     curves: list[Row] = []
