@@ -127,26 +127,41 @@ def _origins(
     }
 
 
-def with_versions(runs_of_rows: Sequence[Sequence[Run]]) -> list[list[Run]]:
-    """Adds the origin `code` to the runs of rows: the version of those that compute something else.
+def marked(
+    runs_of_rows: Sequence[Sequence[Run]], report: Callable[[str], object]
+) -> list[list[Run]]:
+    """Returns the runs of rows with those of their origins that are not the most frequent ones.
 
-    These are the runs that today's code does not reproduce, and those whose programs differ from
-    the most frequent ones of their row.
+    Reports how many compute something else than today's code.
     """
+    rows = [_with_versions(runs) for runs in runs_of_rows]
+    every = list({run.directory: run for runs in rows for run in runs}.values())
+    _report_changes(every, report)
+    names = dict.fromkeys(name for run in every for name in run.origins)
+    counts = {n: Counter(x.origins[n] for x in every if n in x.origins) for n in names}
+    usual = {name: values.most_common(1)[0][0] for name, values in counts.items()}
 
-    def version(run: Run, usual: Sequence[tuple[str, str]]) -> str:
-        differs = run.programs and sorted(run.programs.items()) != usual
+    def unusual(run: Run) -> str:
+        return ", ".join(f"{n} {x}" for n, x in run.origins.items() if x != usual.get(n, x))
+
+    return [[replace(run, unusual=unusual(run)) for run in runs] for runs in rows]
+
+
+def _with_versions(runs: Sequence[Run]) -> list[Run]:
+    """Adds the origin `code` to the runs of a row: the version, if they compute something else.
+
+    So do runs that today's code does not reproduce, and those whose programs differ from the most
+    frequent ones.
+    """
+    ordered = sorted(runs, key=lambda run: bool(run.changes))  # today's code wins a tie
+    kept = Counter(tuple(sorted(run.programs.items())) for run in ordered if run.programs)
+    usual = dict(kept.most_common(1)[0][0]) if kept else {}
+
+    def version(run: Run) -> str:
+        differs = run.programs and run.programs != usual
         return run.version if run.changes or differs else CURRENT
 
-    out = []
-    for runs in runs_of_rows:
-        ordered = sorted(runs, key=lambda run: bool(run.changes))  # today's code wins a tie
-        kept = Counter(tuple(sorted(run.programs.items())) for run in ordered if run.programs)
-        usual = [*kept.most_common(1)[0][0]] if kept else []
-        out.append(
-            [replace(run, origins={**run.origins, "code": version(run, usual)}) for run in runs]
-        )
-    return out
+    return [replace(run, origins={**run.origins, "code": version(run)}) for run in runs]
 
 
 def costs(result: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -178,7 +193,7 @@ def step_seconds(result: Mapping[str, Any], curves: Sequence[Mapping[str, Any]])
     return median(seconds) / float(result["trained_together"])
 
 
-def report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None:
+def _report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None:
     """Reports how many runs compute something else than today's code, and how many are unknown."""
     changed = [run for run in runs if run.changes]
     names = sorted({name for run in changed for name in run.changes or ()})
@@ -191,26 +206,6 @@ def report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None
     ):  # fmt: skip
         if n:
             report(f"{n} of {len(runs)} run{'s' * (len(runs) > 1)} {what}")
-
-
-def usual_origins(origins: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Returns the most frequent value of each origin."""
-    names = dict.fromkeys(name for origin in origins for name in origin)
-    counts = {name: Counter(x[name] for x in origins if name in x) for name in names}
-    return {name: values.most_common(1)[0][0] for name, values in counts.items()}
-
-
-def marked(run: Run, usual: Mapping[str, str]) -> Run:
-    """Returns a run with those of its origins that are not the usual ones, as text."""
-    differing = (f"{n} {x}" for n, x in run.origins.items() if x != usual.get(n, x))
-    return replace(run, unusual=", ".join(differing))
-
-
-def newest_by_seed(runs: Sequence[Run]) -> list[Run]:
-    """Returns the newest run of each seed."""
-    ordered = sorted(runs, key=lambda run: store.finished_at(run.directory))
-    newest = {run.seed: run for run in ordered}
-    return [newest[seed] for seed in sorted(newest)]
 
 
 def state(directory: Path, report: Callable[[str], object] = lambda _: None) -> State:

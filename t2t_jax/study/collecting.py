@@ -1,7 +1,7 @@
 """Matches the stored runs of a study to its rows by config; marks runs of other code or data."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -101,45 +101,36 @@ def _collect(
     report: Callable[[str], object],
 ) -> tuple[list[RowResult], dict[Path | None, str]]:
     """Returns rows with these configs and their runs; and what is unusual of trials, as text."""
-    finished, unfinished = _read(grid, [c for _, c in rows], report)
-    others = [
-        "; ".join(text for seed, text in texts if all(run.seed != seed for run in runs))
-        for runs, texts in zip(finished, unfinished, strict=True)
-    ]
+    read = list(_read(grid, [c for _, c in rows], report))
     # Each trial alone: trials have different configs, and so different programs.
-    versioned = results.with_versions([*finished, *([run] for run in trials)])
-    finished, tried = versioned[: len(rows)], [run for (run,) in versioned[len(rows) :]]
-    every_run = list({run.directory: run for runs in (tried, *finished) for run in runs}.values())
-    results.report_changes(every_run, report)
-    usual = results.usual_origins([run.origins for run in every_run])
+    alone = [[run] for run in trials]
+    every = results.marked([*alone, *(runs for runs, _ in read)], report)
+    tried, finished = every[: len(trials)], every[len(trials) :]
     collected = [
-        RowResult(row, c, tuple(results.marked(run, usual) for run in runs), status)
-        for (row, c), runs, status in zip(rows, finished, others, strict=True)
+        RowResult(row, c, tuple(runs), status)
+        for (row, c), runs, (_, status) in zip(rows, finished, read, strict=True)
     ]
-    return collected, {run.directory: results.marked(run, usual).unusual for run in tried}
+    return collected, {run.directory: run.unusual for (run,) in tried}
 
 
 def _read(
     grid: Grid, configs: Sequence[Config], report: Callable[[str], object]
-) -> tuple[list[list[Run]], list[list[tuple[int, str]]]]:
-    """Returns for each row its newest finished runs by seed, and seeds and statuses of others."""
+) -> Iterator[tuple[list[Run], str]]:
+    """Yields for each row its newest finished runs by seed, and the status of other seeds."""
     keys = [identity.row_key(c) for c in configs]
-    finished: list[list[Run]] = [[] for _ in configs]
-    unfinished: list[list[tuple[int, str]]] = [[] for _ in configs]
+    read: dict[str, list[tuple[int, Run | str]]] = {key: [] for key in keys}
     for directory, c in results.stored(grid.home, report):
-        if c.training.seed == TRIAL_SEED:  # it has chosen values, and so must not score them
-            continue
-        key = identity.row_key(c)
-        if key not in keys:
-            continue
-        fields = preparation(c, configs[0])
-        run = results.read_run(directory, c, grid.split(c), fields, report)
-        for i in (i for i, row_key in enumerate(keys) if row_key == key):
-            if isinstance(run, Run):
-                finished[i].append(run)
-            else:
-                unfinished[i].append((c.training.seed, run))
-    return [results.newest_by_seed(runs) for runs in finished], unfinished
+        # A trial has chosen values, and so must not score them.
+        if c.training.seed != TRIAL_SEED and (key := identity.row_key(c)) in read:
+            fields = preparation(c, configs[0])
+            run = results.read_run(directory, c, grid.split(c), fields, report)
+            read[key].append((c.training.seed, run))
+    for key in keys:
+        finished = [run for _, run in read[key] if isinstance(run, Run)]
+        ordered = sorted(finished, key=lambda run: store.finished_at(run.directory))
+        newest = {run.seed: run for run in ordered}
+        others = (x for seed, x in read[key] if isinstance(x, str) and seed not in newest)
+        yield [newest[seed] for seed in sorted(newest)], "; ".join(others)
 
 
 def preparation(c: Config, base: Config) -> str:
