@@ -12,7 +12,7 @@ from t2t_jax.data.prepare import opener
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.report import charts
-from t2t_jax.runs import claim, names, provenance, published, study_file, workers
+from t2t_jax.runs import claim, names, provenance, published, store, study_file, workers
 from t2t_jax.runs.identity import Job, OpenData
 from t2t_jax.study import requests, sweep
 from t2t_jax.study.collecting import RowResult
@@ -150,7 +150,7 @@ def _run_task(
 
 
 def _prepare_directories(jobs: Sequence[Job], arguments: Namespace, progress: Progress) -> None:
-    """Reports the runs that compute something else than this code; records the names of all runs.
+    """Reports the runs that compute something else than this code; prepares all to be tried again.
 
     With --rerun they are moved aside, also if they kept no programs and so cannot be compared.
     """
@@ -183,3 +183,4 @@ def _prepare_directories(jobs: Sequence[Job], arguments: Namespace, progress: Pr
         progress.say(f"they are made again; the old ones are in {', '.join(old)}")
     for job in jobs:
         names.add(job.directory, job.name)
+        store.delete_failure(job.directory)

@@ -52,9 +52,7 @@ def run_jobs(
 
 
 def run_row(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str) -> int:
-    """Runs the jobs of one row, those that failed before, too; returns how many failed."""
-    for job in jobs:
-        store.delete_failure(job.directory)
+    """Runs the jobs of one row, and reports their outcomes; returns how many failed."""
     run_jobs(jobs, open_data, progress, mesh)
     for job in jobs:
         progress.say(outcome(job))
@@ -119,8 +117,6 @@ def supervise(
     or per CPU core without GPUs.
     """
     files.make_directory(logs)
-    for job in jobs:
-        store.delete_failure(job.directory)
     if all(ended(job) for job in jobs):
         return 0
     workers = workers or _default_workers(len({compile_key(job.c) for job in jobs}))
