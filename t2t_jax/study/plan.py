@@ -76,7 +76,9 @@ def speed(lines: Lines, origin: str) -> Speed:
     )
 
 
-def plan(grid: Grid, lines: Lines, origin: str, base: int | None, detect: float | None) -> Table:
+def plan(
+    grid: Grid, lines: Lines, origin: str, base: int | None = None, detect: float | None = None
+) -> Table:
     """Returns a table with the cost of a grid and what it would find, for each number of seeds.
 
     The lines are of a stored table like the grid's, from `origin`. The seeds of base are as of
