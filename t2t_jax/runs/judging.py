@@ -1,7 +1,7 @@
 """Judgements of runs on contrastive sets; a finished run stores those on its corpus's own set."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from t2t_jax.evaluation.contrastive import Judgement, judge, rule
 from t2t_jax.parts import implementation
 from t2t_jax.runs import claim, identity, store
 from t2t_jax.runs.names import title
-
-Report = Callable[[str], Any]
+from t2t_jax.runs.store import Report
 
 
 def score(directory: Path, cache: Path, report: Report) -> tuple[dict[str, Any], list[Judgement]]:

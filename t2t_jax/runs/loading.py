@@ -1,6 +1,6 @@
 """Loading of a trained run, for translating, scoring and exporting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ from t2t_jax.models import build
 from t2t_jax.runs import published, store, study_file
 from t2t_jax.runs.context import as_read
 from t2t_jax.runs.names import resolve, title
+from t2t_jax.runs.store import Report
 from t2t_jax.training import checkpoints, sharding
 from t2t_jax.training.step import abstract
-
-Report = Callable[[str], Any]
 
 
 def load(

@@ -1,7 +1,7 @@
 """The finished runs of a store, each with its origins: data, metric, device, libraries and code."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -12,6 +12,7 @@ from t2t_jax.environment import without_count
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import claim, provenance, published, store
+from t2t_jax.runs.store import Report
 
 CURRENT = "current"  # the version of the code that makes the table
 COSTS = (
@@ -55,7 +56,7 @@ class State(NamedTuple):
     failure: str | None = None
 
 
-def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
+def stored(home: Path, report: Report) -> Iterator[tuple[Path, Config]]:
     """Yields the runs of a store, as (directory, config)."""
     if not home.is_dir():
         raise UsageError(f"there is no store {home}: run the study first, or correct --store.")
@@ -66,9 +67,7 @@ def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, 
             report(str(error))
 
 
-def read_run(
-    directory: Path, c: Config, split: str, preparation: str, report: Callable[[str], object]
-) -> Run | str:
+def read_run(directory: Path, c: Config, split: str, preparation: str, report: Report) -> Run | str:
     """Returns a run of a store; its seed and status as text if it is not finished.
 
     `split` is empty if only perplexity is measured. `preparation` says how the row prepares its
@@ -127,9 +126,7 @@ def _origins(
     }
 
 
-def marked(
-    runs_of_rows: Sequence[Sequence[Run]], report: Callable[[str], object]
-) -> list[list[Run]]:
+def marked(runs_of_rows: Sequence[Sequence[Run]], report: Report) -> list[list[Run]]:
     """Returns the runs of rows with those of their origins that are not the most frequent ones.
 
     Reports how many compute something else than today's code.
@@ -193,7 +190,7 @@ def step_seconds(result: Mapping[str, Any], curves: Sequence[Mapping[str, Any]])
     return median(seconds) / float(result["trained_together"])
 
 
-def _report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None:
+def _report_changes(runs: Sequence[Run], report: Report) -> None:
     """Reports how many runs compute something else than today's code, and how many are unknown."""
     changed = [run for run in runs if run.changes]
     names = sorted({name for run in changed for name in run.changes or ()})
@@ -208,7 +205,7 @@ def _report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> Non
             report(f"{n} of {len(runs)} run{'s' * (len(runs) > 1)} {what}")
 
 
-def state(directory: Path, report: Callable[[str], object] = lambda _: None) -> State:
+def state(directory: Path, report: Report = lambda _: None) -> State:
     """Returns the progress of a run; reports a result that is damaged."""
     records, result = store.read_curves(directory), store.read_result(directory, report)
     step, failure = records[-1]["step"] if records else 0, store.read_failure(directory)

@@ -37,6 +37,7 @@ from t2t_jax.runs.identity import data_facts, sha256
 from t2t_jax.runs.names import title
 from t2t_jax.runs.published import FAILURE
 
+Report = Callable[[str], object]  # receives lines for the person at the keyboard
 # Names of statistics that do not belong to a split, and their keys in a result.
 LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
 INPUTS = "config.json", "data.json", "vocabulary.model", *study_file.COPIES  # determine a run
@@ -91,9 +92,7 @@ def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
             )
 
 
-def open_dataset(
-    directory: Path, c: Config, cache: Path, report: Callable[[str], object]
-) -> Dataset:
+def open_dataset(directory: Path, c: Config, cache: Path, report: Report) -> Dataset:
     """Returns the dataset of a run, prepared if necessary, from the paths that a config names."""
     dataset = open_corpus(c.data, cache, report=report)
     check_facts(directory, data_facts(dataset))
@@ -123,9 +122,7 @@ def write_result(directory: Path, result: Mapping[str, Any]) -> None:
     delete_failure(directory)
 
 
-def read_result(
-    directory: Path, report: Callable[[str], object] = lambda _: None
-) -> dict[str, Any] | None:
+def read_result(directory: Path, report: Report = lambda _: None) -> dict[str, Any] | None:
     """Returns the result of a run, or None if it is absent, edited or incomplete."""
     try:
         result = published.read(directory, "result.json")

@@ -1,7 +1,7 @@
 """Matches the stored runs of a study to its rows by config; marks runs of other code or data."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from t2t_jax.data.raw import request
 from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run
+from t2t_jax.runs.store import Report
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Measure
@@ -57,7 +58,7 @@ class RowResult:
 Lines = Sequence[RowResult]  # of a table
 
 
-def collect(grid: Grid, report: Callable[[str], object] = lambda _: None) -> list[RowResult]:
+def collect(grid: Grid, report: Report = lambda _: None) -> list[RowResult]:
     """Returns the rows of a grid with their stored runs of every seed.
 
     Runs of other origins than most are marked. With a sweep, a row has its chosen config, and no
@@ -82,7 +83,7 @@ def collect(grid: Grid, report: Callable[[str], object] = lambda _: None) -> lis
     return out
 
 
-def _trials(chosen: Sequence[Choice], base: Config, report: Callable[[str], object]) -> list[Run]:
+def _trials(chosen: Sequence[Choice], base: Config, report: Report) -> list[Run]:
     """Returns the finished trials, which are compared by perplexity and need no other metric."""
     trials = []
     for directory in itertools.chain.from_iterable(choice.directories for choice in chosen):
@@ -95,10 +96,7 @@ def _trials(chosen: Sequence[Choice], base: Config, report: Callable[[str], obje
 
 
 def _collect(
-    grid: Grid,
-    rows: Sequence[tuple[Row, Config]],
-    trials: Sequence[Run],
-    report: Callable[[str], object],
+    grid: Grid, rows: Sequence[tuple[Row, Config]], trials: Sequence[Run], report: Report
 ) -> tuple[list[RowResult], dict[Path | None, str]]:
     """Returns rows with these configs and their runs; and what is unusual of trials, as text."""
     read = list(_read(grid, [c for _, c in rows], report))
@@ -113,9 +111,7 @@ def _collect(
     return collected, {run.directory: run.unusual for (run,) in tried}
 
 
-def _read(
-    grid: Grid, configs: Sequence[Config], report: Callable[[str], object]
-) -> Iterator[tuple[list[Run], str]]:
+def _read(grid: Grid, configs: Sequence[Config], report: Report) -> Iterator[tuple[list[Run], str]]:
     """Yields for each row its newest finished runs by seed, and the status of other seeds."""
     keys = [identity.row_key(c) for c in configs]
     read: dict[str, list[tuple[int, Run | str]]] = {key: [] for key in keys}

@@ -1,6 +1,6 @@
 """Metrics of finished runs that a table asks for, computed from the files of the runs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, Metric, metric
 from t2t_jax.runs import store
 from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
+from t2t_jax.runs.store import Report
 from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.grid import Grid
 
@@ -28,9 +29,7 @@ class RunScore(NamedTuple):
 Scores = Mapping[str, Mapping[Path, RunScore]]  # by metric and the directory of a run
 
 
-def judged(
-    grid: Grid, rows: Lines, cache: Path, report: Callable[[str], object]
-) -> list[RowResult]:
+def judged(grid: Grid, rows: Lines, cache: Path, report: Report) -> list[RowResult]:
     """Returns the rows; if the grid asks for it, their runs are judged on a contrastive set."""
     if CONTRASTIVE not in grid.metrics:
         return list(rows)
@@ -51,7 +50,7 @@ def judged(
     return [updated(row) for row in rows]
 
 
-def check(grid: Grid, splits: Mapping[str, Split], report: Callable[[str], object]) -> None:
+def check(grid: Grid, splits: Mapping[str, Split], report: Report) -> None:
     """Tries the metrics of a grid and its corpus on the references, before anything is trained."""
     own = [x.name for x in metrics.metrics_of(grid.data.corpus)] if grid.study.split else []
     for metric, split in {of_split(name) for name in (*own, *grid.computed)}:
@@ -62,10 +61,7 @@ def check(grid: Grid, splits: Mapping[str, Split], report: Callable[[str], objec
 
 
 def measure(
-    grid: Grid,
-    rows: Lines,
-    splits: Mapping[str, Split],
-    report: Callable[[str], object] = lambda _: None,
+    grid: Grid, rows: Lines, splits: Mapping[str, Split], report: Report = lambda _: None
 ) -> Scores:
     """Returns the metrics of a grid that are computed on request, without those that are not known.
 

@@ -6,7 +6,7 @@ A run that several tables share, of studies or of settings of `run`, has a row f
 import csv
 import datetime
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from t2t_jax import files
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import names, provenance, published, results, store
+from t2t_jax.runs.store import Report
 from t2t_jax.study.collecting import Lines, RowResult
 from t2t_jax.study.formats import row_config
 from t2t_jax.study.grid import Grid
 
 Row = dict[str, Any]
-Report = Callable[[str], object]
 Shown = Mapping[Path, Sequence[Row]]  # by the directory of a run: what tables say about it
 NAMES = "name", "study", "preset", "changes", "row", "sweep", "seed", "store", "directory"
 ROLES = "trial", "untuned", "chosen"  # of a run in a table
