@@ -1,7 +1,7 @@
 """Checks whether this machine can train; a finding has a remedy if something is wrong."""
 
-import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -70,10 +70,8 @@ def _memory() -> Finding:
 
 def _space(name: str, directory: Path) -> Finding:
     directory.mkdir(parents=True, exist_ok=True)
-    probe = directory / f".probe-{os.getpid()}"
     try:
-        probe.write_bytes(b"x")
-        probe.unlink()
+        tempfile.TemporaryFile(dir=directory).close()
     except OSError as error:
         return Finding(name, str(directory), f"cannot write to it: {error.strerror}")
     free = shutil.disk_usage(directory).free / GIB
