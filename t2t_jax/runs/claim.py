@@ -51,11 +51,10 @@ def claim(
     steps, metrics = (directory / "checkpoints").glob("*"), directory / "metrics.jsonl"
     trained = any(steps) or (metrics.exists() and metrics.stat().st_size > 0)
     if trained and (directory / "config.json").exists():  # if not, another may take its place
-        changes = config.difference(store.read_config(directory), c)
-        for name in config.PATHS:  # the data itself is compared below
-            changes.pop(name, None)
-        if changes:
-            listed = ", ".join(f"{n} {a!r} there and {b!r} here" for n, (a, b) in changes.items())
+        changes = config.difference(store.read_config(directory), c).items()
+        others = [(n, *x) for n, x in changes if n not in config.PATHS]  # data is compared below
+        if others:
+            listed = ", ".join(f"{n} {a!r} there and {b!r} here" for n, a, b in others)
             raise UsageError(
                 f"{title(directory)} holds a run of another config ({listed}): give this one "
                 "another directory (`train --run`) or store (`run --store`), or remove the old one."

@@ -142,8 +142,8 @@ def _measured(line: RowResult | None, name: str, digits: int, best: float = math
 def trials(grid: Grid, lines: Lines) -> Table:
     """Returns the perplexity of every trial; the chosen ones count as the best of their rows."""
     fields = ", ".join(grid.sweep)
-    values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
-    header = [("", ""), *((fields, ", ".join(map(str, x.values()))) for x in values)]
+    tried = (x.values.values() for x in lines[0].choice.trials)
+    header = [("", ""), *((fields, ", ".join(map(str, values))) for values in tried)]
     groups: dict[str, list[list[str]]] = {}
     for line in lines:
         cells, choice = [line.row.name], line.choice
