@@ -40,8 +40,8 @@ def run_jobs(
 ) -> None:
     """Runs the jobs that have neither a result nor an error, until none is left.
 
-    Jobs that share a program run together. The most expensive ones start first. So many `workers`
-    share the jobs; `log` is the file of this worker's output.
+    Jobs that share a program run together. The most expensive ones start first. `workers` is
+    the number of workers that share the jobs; `log` is the file of this worker's output.
     """
     populations = _populations(jobs, open_data, 1 if mesh else workers)
     while populations:

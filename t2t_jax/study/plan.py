@@ -31,7 +31,7 @@ UNITS = {PPL: "nats per token"}  # PPL is tested as NLL
 
 
 def noise(lines: Lines, name: str) -> Noise | None:
-    """Returns the deviations of a metric, over sentences the median; None without several seeds."""
+    """Returns a metric's deviations, over sentences the median, if two rows have several seeds."""
 
     def values(x: Measure) -> np.ndarray:
         return np.log(x.values) if name == PPL else np.array(x.values)
