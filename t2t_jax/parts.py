@@ -215,9 +215,8 @@ _LAYER = "feed_forward:FeedForward"
 def _plain(
     about: str, activation: str, ctranslate2: str, transformers: str, biases: bool = True
 ) -> FeedForward:
-    export = exported("ctranslate2", activation=ctranslate2) | exported(
-        "openai-gpt", afn=activation
-    )
+    export = exported("ctranslate2", activation=ctranslate2)
+    export |= exported("openai-gpt", afn=activation)
     export |= exported("marian pegasus gpt2", activation_function=transformers)
     return FeedForward(_LAYER, about, export, activation, biases=biases)
 
