@@ -104,8 +104,8 @@ def axes(boxed: Any) -> Any:
 
 
 def plain(boxed: Any) -> Any:
-    """The arrays of a tree of `flax.linen.LogicallyPartitioned`."""
-    return jax.tree.map(lambda x: x.value, boxed, is_leaf=_is_boxed)
+    """A tree without its boxes, which are `flax.linen.LogicallyPartitioned`."""
+    return jax.tree.map(lambda x: x.value if _is_boxed(x) else x, boxed, is_leaf=_is_boxed)
 
 
 def box_like(state: Any, params: Any) -> Any:

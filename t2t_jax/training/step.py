@@ -112,11 +112,9 @@ def abstract(model: nn.Module, c: Config, mesh: Mesh) -> State:
       UsageError: the mesh does not divide a parameter.
     """
     boxed = jax.eval_shape(partial(_first, c), _shapes(model))
-    with nn.logical_axis_rules(()):  # shapes alone: `shardings` checks whether the mesh fits them
-        shapes = jax.eval_shape(nn.meta.unbox, boxed)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-        shapes,
+        sharding.plain(boxed),
         sharding.shardings(boxed, mesh),
     )
 
