@@ -20,9 +20,7 @@ from t2t_jax.parts import POSITIONS, implementation
 class Encoding(nn.Module):
     """Adds the position encoding to embeddings, if the scheme has one, then applies dropout (5.4).
 
-    Attributes:
-      scheme: a key of `parts.POSITIONS`.
-      longest: the number of positions of a learned table.
+    A learned table has `longest` positions.
     """
 
     scheme: str
@@ -67,12 +65,14 @@ def _function(name: str) -> Callable[..., Any] | None:
     return implementation(name, __name__) if name else None
 
 
-def sinusoid(module: nn.Module, positions: Array, d_model: int) -> Array:
+def sinusoid(module: Any, positions: Array, d_model: int) -> Array:
     """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)), PE[pos, 2i+1] = cos of the same (section 3.5).
 
     Float32 [T, d_model] for positions [T].
     """
-    return _interleaved(positions, d_model)
+    exponent = 2 * jnp.arange(d_model // 2, dtype=jnp.float32) / d_model
+    angles = positions[:, None].astype(jnp.float32) * (10000.0**-exponent)[None, :]
+    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(-1, d_model)
 
 
 def sinusoid_halves(module: nn.Module, positions: Array, d_model: int) -> Array:
@@ -111,7 +111,7 @@ def rotary(x: Array, positions: Array) -> Array:
     pos / 10000^(2i/d), so that the product of two vectors depends only on the distance between
     their positions [L].
     """
-    encoding = _interleaved(positions, x.shape[-1])
+    encoding = sinusoid(None, positions, x.shape[-1])
     sine, cosine = (encoding[:, i::2].astype(x.dtype)[None, :, None] for i in (0, 1))
     even, odd = x[..., ::2], x[..., 1::2]
     rotated = even * cosine - odd * sine, even * sine + odd * cosine
@@ -160,10 +160,3 @@ def bucket(distance: Array, causal: bool) -> Array:
     logarithmic = exact + (growth * (size - exact)).astype(jnp.int32)
     index = jnp.where(far < exact, far, jnp.minimum(logarithmic, size - 1))
     return index if causal else index + jnp.where(distance > 0, size, 0)
-
-
-def _interleaved(positions: Array, d: int) -> Array:
-    """Sines at even and cosines at odd features, float32 [T, d]."""
-    exponent = 2 * jnp.arange(d // 2, dtype=jnp.float32) / d
-    angles = positions[:, None].astype(jnp.float32) * (10000.0**-exponent)[None, :]
-    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(-1, d)
