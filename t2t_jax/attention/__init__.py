@@ -43,10 +43,8 @@ state stores these, and a step repeats what it reads (`mechanism.repeat_heads`).
 >>> attention.apply(variables, q, k, v, Visibility(causal=True)).shape
 (2, 5, 4, 8)
 
-`MECHANISMS` has an entry for every mechanism and does not import JAX. `build` makes the module that
-a config names, with options after a colon: `build("local:w=32")`. A config may name one for each
-layer in turn, "linear,linear,local:w=32" (`choice.of_layer`). A new mechanism is a file here and
-an entry in `registry.py`.
+`build` makes the module that a config names (`choice.py`). A new mechanism is a file here and an
+entry in `registry.py`.
 """
 
 from t2t_jax.attention.choice import build as build

@@ -41,7 +41,6 @@ class Mechanism(nn.Module):
         """q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] -> [B, T, h, d_v].
 
         Args:
-          dropout: the function that drops attention weights.
           bias: int32 distances s - t [...] -> what is added to the scores, [h, ...].
           fused: whether to use the method `fused` if it supports these arguments.
         """

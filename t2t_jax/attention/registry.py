@@ -1,8 +1,4 @@
-"""The attention mechanisms by name, without JAX: roles, options, supported combinations, cost.
-
-A new mechanism is a file of this folder and one entry of `MECHANISMS`, or a class of a study file
-(`t2t_jax/extend.py`).
-"""
+"""The attention mechanisms by name, without JAX: roles, options, supported combinations, cost."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -17,9 +17,6 @@ class FeedForward(nn.Module):
     """activation(x W_1 + b_1) W_2 + b_2 (equation 2), or with a gate (Shazeer 2020).
 
     The gated layers are (activation(x W_1) * x W_3) W_2 and have no biases.
-
-    Attributes:
-      c: the hyperparameters; `feed_forward` names an entry of `parts.FEED_FORWARD`.
     """
 
     c: config.Model
