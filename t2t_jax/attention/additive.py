@@ -14,16 +14,11 @@ from t2t_jax.ops.additive_scores import additive_scores
 
 
 class Additive(Dense):
-    """softmax(v^T tanh(W_q q + W_k k)) v with d_k hidden features.
-
-    Attributes:
-      tile: the number of queries whose scores [B, h, tile, S] are in memory at once; the backward
-        pass recomputes them.
-    """
+    """softmax(v^T tanh(W_q q + W_k k)) v with d_k hidden features."""
 
     grouped: ClassVar[bool] = False
 
-    tile: int
+    tile: int  # queries whose scores are in memory at once; the backward pass recomputes them
 
     def setup(self) -> None:
         self.W_q = PerHead(("d_k", "d_hidden"))

@@ -27,13 +27,9 @@ class Linear(Mechanism):
     Sums are in float32 or wider. They are over [v, 1], so that one matmul gives numerator and
     denominator. A common factor of each feature vector is kept as its logarithm, so that large
     features do not overflow.
-
-    Attributes:
-      chunk: the number of positions by which a causal sum advances; within a chunk, the weight of
-        every pair is computed.
     """
 
-    chunk: int
+    chunk: int  # positions by which a causal sum advances; it computes the weights of its pairs
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
         """phi(x) e^-a [B, L, h, m] in float32 or wider, and a [B, L, h].
@@ -119,12 +115,9 @@ class Cosformer(Linear):
     The weight of a pair is thus relu(q) relu(k) cos(pi (t - s) / 2M), the cos-based re-weighting of
     Qin et al. (2022). It falls with the distance, and would be negative at a distance above M. In
     their code, M is the length of the sequence.
-
-    Attributes:
-      M: the largest number of positions; a longer sequence, or decoding state, raises UsageError.
     """
 
-    M: int
+    M: int  # the largest number of positions; a longer sequence, or state, raises a UsageError
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
         if len(positions) > self.M:

@@ -25,13 +25,9 @@ class Memory(Mechanism):
     `attention_gate` adds a sigmoid in its place, and `decoder_conv` adds their short convolutions,
     without an activation. An encoder sums what it reads in both directions, in which each position
     sees itself once (LION, Afzal et al. 2025).
-
-    Attributes:
-      chunk: the number of positions by which the memory advances; within a chunk, the weight of
-        every pair is computed.
     """
 
-    chunk: int
+    chunk: int  # positions by which the memory advances; the weights of its pairs are computed
 
     def queries(self, q: Array) -> Array:
         """The queries [B, T, h, m] that read the memory, of q [B, T, h, d_k] in float32 or wider.

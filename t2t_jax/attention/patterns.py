@@ -36,19 +36,15 @@ from t2t_jax.attention.visibility import Visibility, zero_padding
 class Keys(NamedTuple):
     """A set of keys for queries in n blocks of b.
 
-    Attributes:
-      letters: the axes of k and v after the batch and before d, in an einsum whose queries have the
-        axes n q h d; s is the axis of the keys.
-      k, v: the keys and values.
-      s: positions of the keys, int32 [B or 1, n or 1, b or 1, K].
-      seen: bool of the same axes, whether a query sees the key in this set.
+    `letters` are the axes of k and v after the batch and before d, in an einsum whose queries have
+    the axes n q h d; s is the axis of the keys.
     """
 
     letters: str
     k: Array
     v: Array
-    s: Array
-    seen: Array
+    s: Array  # positions of the keys, int32 [B or 1, n or 1, b or 1, K]
+    seen: Array  # bool of the same axes, whether a query sees the key in this set
 
 
 class Pattern(Mechanism):

@@ -27,19 +27,12 @@ LOG_ZERO = -128.0  # exp of it is zero in float32, and sums of small multiples o
 
 
 class Keys(NamedTuple):
-    """What each position writes into the memory, in float32 or wider; zeros change nothing.
+    """What each position writes into the memory, in float32 or wider; zeros change nothing."""
 
-    Attributes:
-      k: [B, S, h, m].
-      u: [B, S, h, d_v], before erasing.
-      log_a: the logarithm of the decay, zero or less, [B, S, h, m] or [B, S, h, 1].
-      e: the keys that the delta rule erases, [B, S, h, m]; None if nothing is erased.
-    """
-
-    k: Array
-    u: Array
-    log_a: Array
-    e: Array | None = None
+    k: Array  # [B, S, h, m]
+    u: Array  # [B, S, h, d_v], before erasing
+    log_a: Array  # the logarithm of the decay, zero or less, [B, S, h, m] or [B, S, h, 1]
+    e: Array | None = None  # the keys that the delta rule erases, [B, S, h, m]; None: no erasing
 
 
 Pair = tuple[Array, Array]

@@ -23,16 +23,11 @@ SENTENCES, LENGTH, ROWS = 1000, 15, 64  # translated in a round, subwords of eac
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A model and the batches on which it is trained.
-
-    Attributes:
-      V: size of the vocabulary.
-      mean_length: mean number of subwords in a source sentence.
-    """
+    """A model and the batches on which it is trained."""
 
     c: Config
-    V: int
-    mean_length: int
+    V: int  # size of the vocabulary
+    mean_length: int  # mean number of subwords in a source sentence
 
 
 def workload(size: str, batch_tokens: int) -> Workload:

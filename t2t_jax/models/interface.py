@@ -13,19 +13,12 @@ from t2t_jax.parts import ARCHITECTURES, POSITIONS
 
 
 class Model(nn.Module):
-    """An encoder-decoder over V subwords, or a language model of the target.
-
-    Attributes:
-      c: the hyperparameters.
-      V: size of the vocabulary.
-      longest: the number of positions of a learned table.
-      dtype: the compute type; parameters are float32.
-    """
+    """An encoder-decoder over V subwords, or a language model of the target."""
 
     c: config.Model
     V: int
-    longest: int
-    dtype: Any = jnp.float32
+    longest: int  # the number of positions of a learned table
+    dtype: Any = jnp.float32  # of computations; parameters are float32
 
     @property
     def masked(self) -> bool:

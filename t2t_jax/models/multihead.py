@@ -31,17 +31,12 @@ class MultiHead(nn.Module):
     own, y W_gates_i is appended to the features of each key. With decoder_conv, a causal depthwise
     convolution over positions follows W_Q, W_K and W_V of the decoder's self-attention (So et al.
     2021, "Primer", multi-dconv-head attention); initially it is the identity.
-
-    Attributes:
-      c: the hyperparameters.
-      role: encoder, decoder or cross. Position schemes do not apply to cross-attention.
-      layer: the index of the layer, which selects its mechanism.
     """
 
     c: config.Model
-    role: str
+    role: str  # encoder, decoder or cross; position schemes do not apply to cross-attention
     dtype: Any
-    layer: int = 0
+    layer: int = 0  # the index of the layer, which selects its mechanism
 
     def setup(self) -> None:
         c = self.c

@@ -85,21 +85,13 @@ class Transformer(Model):
 
 
 class Layer(nn.Module):
-    """A layer of Figure 1, of the encoder or the decoder.
-
-    Without `cross`, a decoder layer does not attend to an encoder, which a language model lacks.
-
-    Attributes:
-      role: the role of its self-attention, encoder or decoder.
-      cross: whether it attends to the encoder.
-      layer: the index of the layer.
-    """
+    """A layer of Figure 1."""
 
     c: config.Model
-    role: str
+    role: str  # of its self-attention, encoder or decoder
     dtype: Any
-    layer: int = 0
-    cross: bool = False
+    layer: int = 0  # its index
+    cross: bool = False  # whether it attends to the encoder, which a language model lacks
 
     def setup(self) -> None:
         heads = Latent if self.c.d_c else MultiHead
@@ -150,11 +142,7 @@ class Layer(nn.Module):
         P_drop: Array | None = None,
         lengths: Array | None = None,
     ) -> Array:
-        """The attentions and the feed-forward layer, in the flow that `norm_placement` names.
-
-        Args:
-          lengths: int32 [B], the positions before the padding; None if nothing is padding.
-        """
+        """The attentions and the feed-forward layer, in the flow that `norm_placement` names."""
 
         def transform(y: Array) -> Array:
             return self.feed_forward(y, P_drop is not None, lengths)

@@ -16,51 +16,33 @@ Reached = Callable[[np.ndarray, np.ndarray], tuple[Any, Any]]
 
 
 class Table(NamedTuple):
-    """The blocks of keys that each query sees beside the keys of other patterns; -1 means none.
+    """The blocks of keys that each query sees beside the keys of other patterns, int32.
 
-    Attributes:
-      blocks: int32 [B, r, T], the blocks that each query sees.
-      tiles: int32 [B, T / g, C], for each tile of queries the tiles of keys with these blocks, each
-        once.
-      order: int32 [B, T / g * C], the tiles of queries, sorted by the tiles of keys that they see.
-      starts: int32 [B, S / g + 1], where the list of each tile of keys starts in `order`.
+    -1 means none.
     """
 
-    blocks: Any
-    tiles: Any
-    order: Any
-    starts: Any
+    blocks: Any  # [B, r, T], which each query sees
+    tiles: Any  # [B, T / g, C], of keys with these blocks, each once, for each tile of queries
+    order: Any  # [B, T / g * C], the tiles of queries, sorted by the tiles of keys that they see
+    starts: Any  # [B, S / g + 1], where the list of each tile of keys starts in `order`
 
 
 class Arrays(NamedTuple):
-    """What a kernel reads of a pattern with ranges.
+    """What a kernel reads of a pattern with ranges, int32."""
 
-    Attributes:
-      positions: int32 [S], the positions of the keys; -1 where the last tile has none.
-      queries: int32 [2, T / g], for each tile of queries the first tile of keys, and the end.
-      keys: int32 [2, S / g], for each tile of keys the first tile of queries, and the end.
-    """
-
-    positions: Any
-    queries: Any
-    keys: Any
+    positions: Any  # [S], of the keys; -1 where the last tile has none
+    queries: Any  # [2, T / g], for each tile of queries the first tile of keys, and the end
+    keys: Any  # [2, S / g], for each tile of keys the first tile of queries, and the end
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """The keys of a set that the queries see by ranges of tiles, or by the table of the set.
+    """The keys of a set that the queries see by ranges of tiles, or by the table of the set."""
 
-    Attributes:
-      seen: (t, s) -> bool, for positions [T, 1] and [1, S].
-      positions: positions of the keys, in increasing order; None if the pattern has a table.
-      ranges: int32 [2, T / g] from `ranges`; None if it has a table.
-      b: the length of the blocks of the table.
-    """
-
-    seen: Callable[[Any, Any], Any]
-    positions: np.ndarray | None = None
-    ranges: np.ndarray | None = None
-    b: int = 0
+    seen: Callable[[Any, Any], Any]  # (t, s) -> bool, for positions [T, 1] and [1, S]
+    positions: np.ndarray | None = None  # of the keys, in increasing order; None: it has a table
+    ranges: np.ndarray | None = None  # int32 [2, T / g] from `ranges`; None: it has a table
+    b: int = 0  # the length of the blocks of the table
 
     def arrays(self, g: int) -> Arrays | None:
         if self.positions is None or self.ranges is None:

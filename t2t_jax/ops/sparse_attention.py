@@ -33,18 +33,12 @@ Patterns = tuple[tuple[Pattern, ...], ...]
 
 
 class Keys(NamedTuple):
-    """A set of keys.
+    """A set of keys."""
 
-    Attributes:
-      k, v: [B, S, h, d_k] and [B, S, h, d_v].
-      lengths: int32 [B], or [B, h] if heads differ; keys at positions from there on are padding.
-      table: the table of a pattern that has one.
-    """
-
-    k: Any
-    v: Any
-    lengths: Any
-    table: Table | None = None
+    k: Any  # [B, S, h, d_k]
+    v: Any  # [B, S, h, d_v]
+    lengths: Any  # int32 [B], or [B, h] if heads differ; keys from these positions on are padding
+    table: Table | None = None  # of a pattern that has one
 
 
 def plain(

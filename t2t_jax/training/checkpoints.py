@@ -21,24 +21,17 @@ from t2t_jax.training.step import State
 class History(NamedTuple):
     """What a run has done so far, saved with its state: data read, costs and evaluations.
 
-    Attributes:
-      epoch, batch: position of the next batch: its epoch, and its number within the epoch.
-      seconds: time of training, in seconds, without `overhead`; of P runs that are trained at once,
-        each has 1 / P of the time.
-      overhead: seconds of compiling, and of evaluating on dev, shared likewise.
-      flops: FLOPs of matrix products, by the model's formula.
-      compiled_flops: FLOPs of all operations, as XLA counts them in the compiled step.
-      memory: the largest number of bytes that a step holds.
-      evaluations: (step, dev perplexity).
+    Of P runs that are trained at once, each has 1 / P of the time. An evaluation is a step and its
+    dev perplexity.
     """
 
-    epoch: int = 0
-    batch: int = 0
-    seconds: float = 0.0
-    overhead: float = 0.0
-    flops: float = 0.0
-    compiled_flops: float = 0.0
-    memory: int = 0
+    epoch: int = 0  # of the next batch
+    batch: int = 0  # the number of the next batch within the epoch
+    seconds: float = 0.0  # of training, without `overhead`
+    overhead: float = 0.0  # seconds of compiling, and of evaluating on dev
+    flops: float = 0.0  # of matrix products, by the model's formula
+    compiled_flops: float = 0.0  # of all operations, as XLA counts them in the compiled step
+    memory: int = 0  # the largest number of bytes that a step holds
     evaluations: list[tuple[int, float]] = []  # noqa: RUF012, no code changes it
 
 
@@ -197,11 +190,7 @@ def average(
 ) -> tuple[Any, list[int]]:
     """Mean of the parameters of `t.average` evaluated checkpoints (section 6.1), and their steps.
 
-    They are the last or, with patience, the best ones in a row. A checkpoint that an interruption
-    saved between two evaluations does not count.
-
-    Args:
-      like: arrays with the parameters' shapes, dtypes and layout.
+    They are the last or, with patience, the best ones in a row; `like` is as in `read_params`.
     """
     saved = sorted({step for step, _ in history.evaluations}.intersection(source.all_steps()))
     best = best_window(history.evaluations, t.average, saved) if t.patience else []

@@ -30,27 +30,19 @@ Stream = Callable[[int, int], HostBatches]
 class Member:
     """A run to be trained, and its state while it is trained.
 
-    Attributes:
-      stream: function of a position (epoch, batch) that yields ((next epoch, next batch), batch)
-        from there on without end.
-      directory: where checkpoints/ and metrics.jsonl are written.
-      index: its place on the population axis.
-      manager: its checkpoint manager.
-      history: its history at its last checkpoint or evaluation.
-      batches: its stream, from the restored position on.
-      metrics: its metrics.jsonl; None on processes other than the first, which alone writes.
-      error: why it ended early.
+    `stream` is a function of a position (epoch, batch) that yields ((next epoch, next batch),
+    batch) from there on without end.
     """
 
     c: Config
     stream: Stream
-    directory: Path
-    index: int = 0
-    manager: Any = None
-    history: History = field(default_factory=History)
-    batches: HostBatches = field(default_factory=lambda: iter(()))
-    metrics: Metrics | None = None
-    error: RunError | None = None
+    directory: Path  # where checkpoints/ and metrics.jsonl are written
+    index: int = 0  # on the population axis
+    manager: Any = None  # of its checkpoints
+    history: History = field(default_factory=History)  # at its last checkpoint or evaluation
+    batches: HostBatches = field(default_factory=lambda: iter(()))  # from the restored position on
+    metrics: Metrics | None = None  # None on processes other than the first, which alone writes
+    error: RunError | None = None  # why it ended early
 
     def write(self, record: dict[str, Any]) -> None:
         """Writes this run's part of a record of the population, whose values are scalars or [P]."""
@@ -60,18 +52,12 @@ class Member:
 
 
 class Trained(NamedTuple):
-    """The outcome of a run.
+    """The outcome of a run."""
 
-    Attributes:
-      params: the parameters, averaged over some checkpoints.
-      averaged: the steps of these checkpoints.
-      population_size: number of runs trained at once.
-    """
-
-    params: Any
-    averaged: list[int]
+    params: Any  # averaged over some checkpoints
+    averaged: list[int]  # the steps of these checkpoints
     history: History
-    population_size: int
+    population_size: int  # number of runs trained at once
 
 
 class Clock:

@@ -15,20 +15,15 @@ from t2t_jax.training.trackers import Tracker
 class StepMetrics(NamedTuple):
     """What a training step reports: scalars, or [P] of a population.
 
-    Attributes:
-      loss, nll: nats per target token, with label smoothing and without it.
-      grad_norm: norm of the gradient of `loss`.
-      lr: the learning rate of the step.
-      source_tokens: number of tokens of the source that are not padding.
-      target_tokens: number of tokens that the loss counts, so that prompts are left out, and tokens
-        that a masked language model is shown.
+    `target_tokens` counts what the loss counts: neither prompts, nor tokens that a masked language
+    model is shown.
     """
 
-    loss: Any
-    nll: Any
-    grad_norm: Any
+    loss: Any  # nats per target token, with label smoothing
+    nll: Any  # nats per target token, without it
+    grad_norm: Any  # of `loss`
     lr: Any
-    source_tokens: Any
+    source_tokens: Any  # without padding
     target_tokens: Any
 
 

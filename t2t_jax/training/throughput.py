@@ -23,16 +23,11 @@ _OPTIONS: dict[str, Any] = {"gpu": {"xla_gpu_dot_merger_threshold_mb": 0}}
 
 
 class Program(NamedTuple):
-    """A compiled step of a population, and its cost divided by the number of members.
-
-    Attributes:
-      flops: all operations that XLA counts on all devices, not only matrix products.
-      memory: peak bytes of state, batch and temporaries on one device.
-    """
+    """A compiled step of a population, and its cost divided by the number of members."""
 
     run: Callable[..., Any]
-    flops: float
-    memory: int
+    flops: float  # all operations that XLA counts on all devices, not only matrix products
+    memory: int  # peak bytes of state, batch and temporaries on one device
 
 
 def compile_for(step: Callable[..., Any], P: int, state: Any, batch: Any, h: Any) -> Program:
