@@ -55,9 +55,7 @@ def weighted_sum(
 ) -> Array:
     """The sum [B, T, h, d_v] of v [B, h, S, d_v], by the weights of scores [B, h, T, S].
 
-    Args:
-      first: the position of the first query.
-      weights: (scores, mask of the keys that are seen) -> weights.
+    The first query is at position `first`; `weights` maps scores and what is seen to weights.
     """
     t = (first + jnp.arange(scores.shape[2]))[None, :, None]
     s = jnp.arange(v.shape[2])[None, None, :]

@@ -32,11 +32,7 @@ class Linear(Mechanism):
     chunk: int  # positions by which a causal sum advances; it computes the weights of its pairs
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
-        """phi(x) e^-a [B, L, h, m] in float32 or wider, and a [B, L, h].
-
-        Args:
-          x: [B, L, h, d_k] at positions, int32 [L].
-        """
+        """phi(x) e^-a [B, L, h, m], float32 or wider, and a [B, L, h], of x [B, L, h, d_k]."""
         x = wide(x)
         # exp(x) for x below zero: elu(x) + 1 would round small values to zero.
         return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0))), jnp.zeros_like(x[..., 0])
@@ -170,11 +166,7 @@ def _total(phi: Array, a: Array, values: Array) -> tuple[Array, Array]:
 
 
 def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> Array:
-    """For each t the sum over s <= t of (phi_q . phi_k) e^a values, up to a factor: [B, T, h, d].
-
-    A scan over chunks carries the sum over earlier chunks. Within a chunk, the weight of every pair
-    is computed.
-    """
+    """The sum over s <= t of (phi_q . phi_k) e^a values, up to a factor at each t: [B, T, h, d]."""
     B, T, h, m = phi_q.shape
     n = -(-T // chunk)
     absent = jnp.arange(n * chunk)[None, :, None] >= a.shape[1]
@@ -210,13 +202,11 @@ def _decaying(
 ) -> Array:
     """`_causal` by the recurrence of memories, which computes all chunks at once on a GPU.
 
-    The memory decays at each position where the maximum of a grows, and by as much.
+    The memory decays at each position where the maximum of a grows, and by as much. `first`, int32
+    [B, T], is the first s of each t, where its document begins; None: 0.
 
     Gain: compiled for an H100, performer has 69 kernels instead of 2,655 at n = 4,096
     (`experiments/tools/programs.py`).
-
-    Args:
-      first: int32 [B, T], the first s of each t, where its document begins; None: 0.
     """
     largest = jax.lax.stop_gradient(jax.lax.cummax(a, axis=1))  # a common factor of each output
     if first is not None:

@@ -143,8 +143,7 @@ def _times(A: Array, S: Array) -> Array:
 def advance(S: Array, q: Array, keys: Keys, own: bool = True) -> tuple[Array, Array]:
     """The memory [B, h, m, d_v] after a chunk of C positions, and what its queries read.
 
-    Args:
-      own: whether a query sees the key of its own position.
+    `own` says whether a query sees the key of its own position.
     """
     k, u, log_a, e = keys
     before = jnp.exp(jnp.cumsum(log_a, axis=1))  # the decay since the previous chunk; never above 1

@@ -120,9 +120,7 @@ def plot(
     """Plots time and memory against n on logarithmic axes: PATH.png, .svg and .pdf.
 
     The first curve is shown in every column; the others are divided over the columns, in order.
-
-    Args:
-      exponents: the exponents of time and memory for each name, shown in the labels.
+    Labels show the exponents of time and memory.
     """
     base, *others = curves
     columns = math.ceil(len(others) / MOST) or 1

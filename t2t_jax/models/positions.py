@@ -29,11 +29,7 @@ class Encoding(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, P_drop: Array | None = None, t: Array | None = None) -> Array:
-        """x [B, T, d_model] at positions 0 .. T-1, or [B, 1, d_model] at position t -> the same.
-
-        Raises:
-          ValueError: the scheme has fewer positions than the sequence.
-        """
+        """x [B, T, d_model] at positions 0 .. T-1, or [B, 1, d_model] at position t -> the same."""
         T, d_model = x.shape[1:]
         positions = jnp.arange(T) if t is None else jnp.asarray(t)[None]
         if encode := _function(POSITIONS[self.scheme].encode):
@@ -87,7 +83,7 @@ def sinusoid_halves(module: nn.Module, positions: Array, d_model: int) -> Array:
 
 
 def learned(module: Encoding, positions: Array, d_model: int) -> Array:
-    """Rows of a learned table (Table 3, row E), float32 [T, d_model].
+    """Rows of a learned table (Table 3, row E), float32 [T, d_model]; ValueError if it has too few.
 
     The paper does not give the initial values. Here, they have the variance of sinusoids, 1/2, so
     that row E changes whether positions are learned, and not their share of the input: with smaller

@@ -17,8 +17,7 @@ from jax import Array
 def plain(x: Array, W: Array, axes: int = 1, dtype: Any = None) -> Array:
     """x [B, T, ...] times W [..., ...], contracting the last `axes` axes of x with W's first.
 
-    Args:
-      dtype: the type of the result and of the sums, by default the type of x and W.
+    The result and its sums have the type `dtype`, by default the type of x and W.
     """
     return jnp.tensordot(x, W, axes, preferred_element_type=dtype)
 

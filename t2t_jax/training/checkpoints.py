@@ -220,8 +220,7 @@ def write_params(directory: Path, params: Any) -> None:
 def read_params(directory: Path, like: Any) -> Any:
     """The parameters that `write_params` or a manager wrote, laid out as `like`.
 
-    Args:
-      like: arrays, or their shapes and shardings.
+    `like` has arrays, or their shapes and shardings.
 
     Raises:
       UsageError: they are of a model of other shapes, or the directory is damaged.

@@ -30,7 +30,7 @@ def train(
     """Trains runs that share a compiled program, each from its last checkpoint if it has one.
 
     Args:
-      members: runs whose configs differ only in `config.TRACED` fields.
+      members: their configs differ only in `config.TRACED` fields.
       evaluate: function from parameters to dev perplexity.
       vectorised: whether all runs are trained at once, as one wider computation, instead of in
         turn. By default they are if the mesh has a population axis, or if an accelerator would idle

@@ -18,6 +18,8 @@ def cross_entropy(
 ) -> dict[str, jax.Array]:
     """Sums over the tokens of a batch that are not padding, in float32 (nats).
 
+    They are `loss` (smoothed, with the z-loss), `nll` (without both) and `tokens`.
+
     Args:
       logits: [B, T, V].
       target: int32 [B, T], padded with 0.
@@ -27,9 +29,6 @@ def cross_entropy(
         (tensor2tensor).
       axis: the axis of [B, T] to sum over; None sums over both, () over none.
       z_loss: the factor of log^2 Z that is added to the loss of a token (PaLM, section 5); scalar.
-
-    Returns:
-      `loss` (smoothed, with the z-loss), `nll` (without both), `tokens`.
     """
     V = logits.shape[-1]
     log_z = jax.nn.logsumexp(logits, axis=-1)

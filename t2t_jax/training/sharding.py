@@ -73,10 +73,7 @@ def use_mesh(mesh: Mesh) -> Iterator[None]:
 
 
 def shardings(boxed: Any, mesh: Mesh) -> Any:
-    """The sharding of every leaf of a tree of shapes.
-
-    Args:
-      boxed: leaves are `flax.linen.LogicallyPartitioned`, or replicated if they have no axes.
+    """The sharding of every leaf of a tree of boxed shapes; a leaf without a box is replicated.
 
     Raises:
       UsageError: a mesh axis does not divide the array axis that `RULES` assigns to it.
@@ -109,13 +106,10 @@ def plain(boxed: Any) -> Any:
 
 
 def box_like(state: Any, params: Any) -> Any:
-    """Gives the logical axes of parameters to the arrays of an optimizer's state.
+    """Gives the logical axes of boxed parameters to the arrays of an optimizer's state.
 
     An array has a parameter's axes if it has its shape, and its path ends with the path of
     the parameter, as in `mu/encoder_0/attention/W_Q`. Every device holds all others.
-
-    Args:
-      params: a tree of `flax.linen.LogicallyPartitioned`.
     """
     boxes = dict(jax.tree_util.tree_leaves_with_path(params, is_leaf=_is_boxed))
 

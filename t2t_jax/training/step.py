@@ -76,12 +76,8 @@ MASK = BOS  # a masked model has no other use for BOS
 def mask(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Inputs and labels of a masked language model, both int32 [B, T].
 
-    Args:
-      target: int32 [B, T].
-      chosen: bool, broadcastable to [B, T]: the tokens to mask; PAD is never masked.
-
-    Returns:
-      The target with MASK in place of the chosen tokens, and the chosen tokens with PAD elsewhere.
+    They are the target [B, T] with MASK in place of the chosen tokens, and the chosen tokens with
+    PAD elsewhere. `chosen` is bool, broadcastable to [B, T]; PAD is never masked.
     """
     chosen &= target != PAD
     return jnp.where(chosen, MASK, target), jnp.where(chosen, target, PAD)
