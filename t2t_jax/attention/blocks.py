@@ -69,8 +69,6 @@ def random_blocks(reach: Reach, visibility: Visibility, n: int, S: int) -> Array
 def draw_blocks(u: Array, m: Array) -> Array:
     """floor(u m) of random numbers [..., r], each block once; -1 is none."""
     j = jnp.minimum(jnp.floor(u * m).astype(jnp.int32), m - 1)
-    earlier = np.tri(j.shape[-1], k=-1, dtype=bool)
-    again = (j[..., :, None] == j[..., None, :]) & jnp.expand_dims(
-        earlier, tuple(range(j.ndim - 1))
-    )
+    again = j[..., :, None] == j[..., None, :]
+    again &= jnp.expand_dims(np.tri(j.shape[-1], k=-1, dtype=bool), [*range(j.ndim - 1)])
     return jnp.where(again.any(-1), -1, j)

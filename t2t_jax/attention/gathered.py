@@ -124,13 +124,11 @@ class BlockSelect(Mechanism):
         block, mine = jnp.arange(m)[None], own[:, None]
         others = (block < mine if causal else block != mine)[None] & (counts > 0)[:, None]
         scores = jnp.einsum("bthd,bmhd->bthm", q, means)
-        scores, best = jax.lax.top_k(
-            jnp.where(others[:, :, None], scores, -jnp.inf), min(self.n, m)
-        )
+        scores = jnp.where(others[:, :, None], scores, -jnp.inf)
+        scores, best = jax.lax.top_k(scores, min(self.n, m))
         best = jnp.where(scores > -jnp.inf, best, -1)
-        selected = jnp.concatenate(
-            [jnp.broadcast_to(own[None, :, None, None], (B, T, h, 1)), best], -1
-        )
+        own = jnp.broadcast_to(own[None, :, None, None], (B, T, h, 1))
+        selected = jnp.concatenate([own, best], -1)
         s = self.b * selected[..., None] + jnp.arange(self.b)[None, None, None, None]
         return s.reshape(B, T, h, -1)
 
@@ -168,9 +166,8 @@ class LSH(Mechanism):
         size, t = max(T, S), jnp.arange(T)
         # Numbers that sort by bucket and then by position.
         keys = jnp.sort(of_k * size + jnp.arange(S)[None, None, None])
-        end = _on_rows(lambda x, y: jnp.searchsorted(x, y, side="right"))(
-            keys, of_q * size + t[None, None, None]
-        )
+        search = _on_rows(lambda x, y: jnp.searchsorted(x, y, side="right"))
+        end = search(keys, of_q * size + t[None, None, None])
         near = jnp.arange(-self.c, 0 if visibility.causal else self.c)
         index = end[..., None] + near[None, None, None, None]
         listed = _on_rows(lambda x, i: jnp.take(x, i, mode="clip"))(keys, index)

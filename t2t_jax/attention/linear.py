@@ -29,7 +29,7 @@ class Linear(Mechanism):
     features do not overflow.
     """
 
-    chunk: int  # positions by which a causal sum advances; it computes the weights of its pairs
+    chunk: int  # positions by which a causal sum advances; it computes all pairs within them
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
         """phi(x) e^-a [B, L, h, m], float32 or wider, and a [B, L, h], of x [B, L, h, d_k]."""
@@ -61,11 +61,9 @@ class Linear(Mechanism):
     ) -> tuple[Array, State]:
         total, largest = _total(*self._key_features(k, v, t, None))
         after = jnp.maximum(state["log"], largest)
-        shrunk = [
-            x * jnp.exp(log - after)[..., None, None]
-            for x, log in ((state["sum"], state["log"]), (total, largest))
-        ]
-        state = {"sum": shrunk[0] + shrunk[1], "log": after}
+        earlier = state["sum"] * jnp.exp(state["log"] - after)[..., None, None]
+        own = total * jnp.exp(largest - after)[..., None, None]
+        state = {"sum": earlier + own, "log": after}
         return self.step_cross(state, q, t, bias), state
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:

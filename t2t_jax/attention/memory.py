@@ -27,7 +27,7 @@ class Memory(Mechanism):
     sees itself once (LION, Afzal et al. 2025).
     """
 
-    chunk: int  # positions by which the memory advances; the weights of its pairs are computed
+    chunk: int  # positions by which the memory advances, which computes all pairs within them
 
     def queries(self, q: Array) -> Array:
         """The queries [B, T, h, m] that read the memory, of q [B, T, h, d_k] in float32 or wider.

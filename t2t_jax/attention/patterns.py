@@ -200,10 +200,8 @@ class Pattern(Mechanism):
         seen = reach.near_alone(t, s)
         if "k_kept" in state:
             columns = jnp.asarray(reach.first_columns(state["k_kept"].shape[1]))
-            keys, values = (
-                jnp.concatenate([x, state[f"{n}_kept"]], axis=1)
-                for n, x in (("k", keys), ("v", values))
-            )
+            keys = jnp.concatenate([keys, state["k_kept"]], axis=1)
+            values = jnp.concatenate([values, state["v_kept"]], axis=1)
             seen = jnp.concatenate([seen, reach.sees(t, columns)])
             s = jnp.concatenate([s, columns])
         return keys, values, s, seen

@@ -77,10 +77,8 @@ class MultiHead(nn.Module):
     ) -> Array:
         """Queries from x [B, T, d_model], keys and values from y [B, S, d_model] -> as x."""
         fused = has_kernels(self.c.kernels)
-        x_present, y_present = (
-            length_mask(lengths, z.shape[1]) if fused else None
-            for lengths, z in ((visibility.q_lengths, x), (visibility.kv_lengths, y))
-        )
+        x_present = length_mask(visibility.q_lengths, x.shape[1]) if fused else None
+        y_present = length_mask(visibility.kv_lengths, y.shape[1]) if fused else None
         q = self._projected(x, "Q", 0, x_present)
         # Repeated keys and values cost no parameters; decoding stores h_kv heads.
         k, v = (repeat_heads(z, self.c.h) for z in self._keys_and_values(y, 0, y_present))

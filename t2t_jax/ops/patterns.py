@@ -16,10 +16,7 @@ Reached = Callable[[np.ndarray, np.ndarray], tuple[Any, Any]]
 
 
 class Table(NamedTuple):
-    """The blocks of keys that each query sees beside the keys of other patterns, int32.
-
-    -1 means none.
-    """
+    """The blocks of keys, int32, that queries see beside the keys of other patterns; -1: none."""
 
     blocks: Any  # [B, r, T], which each query sees
     tiles: Any  # [B, T / g, C], of keys with these blocks, each once, for each tile of queries

@@ -97,8 +97,6 @@ def on_rows(f: Callable[..., Any], arguments: str, results: str) -> Callable[...
         return tuple(y if letter == "r" else jax.lax.psum(y, ROWS) for y, letter in out)
 
     specs = {"r": PartitionSpec(ROWS)}
-    inputs, outputs = (
-        tuple(specs.get(letter, PartitionSpec()) for letter in letters)
-        for letters in (arguments, results)
-    )
+    inputs = tuple(specs.get(letter, PartitionSpec()) for letter in arguments)
+    outputs = tuple(specs.get(letter, PartitionSpec()) for letter in results)
     return jax.shard_map(local, in_specs=inputs, out_specs=outputs, check_vma=False)
