@@ -798,6 +798,9 @@ def test_a_pattern_that_leaves_no_key_out_is_dense_attention(spec, causal):
         (dict(kept=lambda s: s < 4), "true of keys beyond the window"),
         (dict(stride=8, block=8), "true of keys beyond the window"),
         (dict(sees=lambda t, s: abs(s - t) <= 8, near=0), "beyond the window or its blocks"),
+        (dict(sees=lambda t, s: abs(s - t) <= 10**6, window=10**6 - 1), "beyond the window"),
+        (dict(sees=lambda t, s: s < 9, window=2**30), r"must be below 2\^30"),
+        (dict(sees=lambda t, s: s < 9, window=2**15, parts=2**15), r"must be below 2\^30"),
         (
             dict(sees=lambda t, s: (abs(s - t) < 9) & (s % 2 == t % 2), window=4, parts=2, near=0),
             "beyond the window or its blocks",
@@ -807,6 +810,12 @@ def test_a_pattern_that_leaves_no_key_out_is_dense_attention(spec, causal):
 def test_a_pattern_that_contradicts_itself_is_refused(fields, words):
     with pytest.raises(UsageError, match=words):
         Reach(**dict(sees=lambda t, s: s <= t, window=8) | fields)
+
+
+def test_a_long_window_is_checked_at_some_positions():
+    w, pairs = 10**6, []
+    Reach(lambda t, s: (pairs.append(np.broadcast(t, s).size), abs(s - t) <= w)[1], window=w)
+    assert 0 < max(pairs) < 10**6
 
 
 @FULL

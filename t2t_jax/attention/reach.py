@@ -59,6 +59,7 @@ class Reach:
             (self.stride and self.stride != self.block, "block must equal stride"),
             (self.r and not self.block, "r random blocks need the length of a block"),
             (self.parts > 1 and not self.near_only, "parts excludes kept, stride, r and rows"),
+            (self.window * self.parts >= _LONG, "its window must be below 2^30"),
             (self._sees_beyond(), "sees(t, s) is true of keys beyond the window or its blocks"),
         ):
             if wrong:
@@ -80,7 +81,11 @@ class Reach:
         b, near = self.blocks(_LONG, _LONG)
         far, size = self.window * self.parts, b * self.parts
         n = 64 + max(self.rows, far, size)  # beyond the first keys
-        t, s = n + np.linspace(0, size - 1, 9, dtype=int)[:, None], np.arange(4 * n)
+        t = n + np.linspace(0, size - 1, 9, dtype=int)[:, None]
+        # All keys, or some if the window is long, and the first ones beyond it.
+        s = np.tile(np.linspace(0, 4 * n - 1, min(4 * n, 1 << 14), dtype=int), (len(t), 1))
+        edge = far + np.arange(1, 9)
+        s = np.hstack([s, t - edge, t + edge])
         blocks = abs(s // self.parts // b - t // self.parts // b)
         return bool((self.near_alone(t, s) & ((abs(s - t) > far) | (blocks > near))).any())
 
