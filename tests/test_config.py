@@ -75,6 +75,7 @@ LSTM = dict(architecture="recurrent", attention_feeding="output")
         ({"encoder_attention": "local:v=3"}, ["'v'", "w"]),
         ({"encoder_attention": "local:w=0"}, ["w", "at least 1"]),
         ({"encoder_attention": "local:w=x"}, ["w", "whole number"]),
+        ({"encoder_attention": "local:w=5000000000"}, ["window", "below 2^30"]),
         ({"encoder_attention": "linear:w=3"}, ["'w'", "none"]),
         ({"decoder_attention": "sparse_fixed:l=2,c=3"}, ["c", "at most l"]),
         ({"decoder_attention": "linear", "positions": "relative"}, ["linear", "relative", "local"]),

@@ -17,6 +17,7 @@ from t2t_jax import parts
 from t2t_jax.attention import reach
 from t2t_jax.attention.dense import Dense, DotProduct
 from t2t_jax.attention.dot_product import Differential
+from t2t_jax.attention.mechanism import Mechanism
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.cli import main
 from t2t_jax.config import Config, replace
@@ -272,6 +273,46 @@ def test_a_pattern_that_cross_attention_cannot_decode_is_refused(files):
         replace(Config(), encoder_attention="near")
     with pytest.raises(UsageError, match=r"'sinks' has kept keys, .* without the role cross"):
         mechanism("sinks", **everywhere)(lambda w: reach.streaming(w, 4))
+
+
+def perhaps_sinks(w, g):
+    """A pattern that keeps the first keys unless g is 0, its default."""
+    return reach.streaming(w, g) if g else reach.local(w)
+
+
+def test_options_with_which_cross_attention_cannot_decode_are_refused(files):
+    options = dict(w=3, g=0)
+    mechanism("perhaps", roles=("encoder", "cross"), options=options)(perhaps_sinks)
+    replace(Config(), cross_attention="perhaps:w=5", encoder_attention="perhaps:g=2")
+    with pytest.raises(UsageError, match=r"^cross_attention=perhaps:g=2 has kept keys"):
+        replace(Config(), cross_attention="perhaps:g=2")
+
+
+class Encodes(Mechanism):
+    """A mechanism that cannot decode."""
+
+    def attend(self, q, k, v, visibility, dropout, bias):
+        return v
+
+
+class Decodes(Encodes):
+    def step_cross(self, state, q, t, bias):
+        return q
+
+
+class Steps(Encodes):
+    def step(self, state, q, t, k=None, v=None, bias=None):
+        return q, state
+
+
+def test_a_mechanism_that_cross_attention_cannot_decode_is_refused(files):
+    fields = dict(products=lambda o, s: 0, supports=())
+    with pytest.raises(UsageError, match=r"'encodes' has no step_cross, .* without the role cross"):
+        mechanism("encodes", **fields)(Encodes)
+    for able in (Decodes, Steps):
+        mechanism("decodes", **fields)(able)
+        assert "cross" in MECHANISMS["decodes"].roles
+    mechanism("encodes", roles=("encoder",), **fields)(Encodes)
 
 
 def test_only_mechanisms_that_fit_all_other_settings_are_proposed():

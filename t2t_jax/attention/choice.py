@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_jax import parts
-from t2t_jax.attention import reach
 from t2t_jax.attention.costs import Number, Shape
+from t2t_jax.attention.reach import Reach
 from t2t_jax.attention.registry import MECHANISMS, Entry
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import implementation
@@ -80,6 +80,11 @@ def check(
         )
         why = f", as {mechanism.why}" if mechanism.why else ""
         raise UsageError(f"{name} cannot be {role}_attention{why}: use one of {able}.")
+    if (reach := _reach(text)) and role == "cross" and not reach.near_only:
+        raise UsageError(
+            f"cross_attention={text} has kept keys, multiples, random blocks or rows, which "
+            "cross-attention cannot decode: choose other options."
+        )
     if mechanism.changing and not recurrent:
         raise UsageError(
             f"{role}_attention={text} needs a decoder that computes one query after another: use "
@@ -123,11 +128,19 @@ def capacity(text: str) -> tuple[str, Number]:
     return option, attributes(text)[option] if option else math.inf
 
 
+def _reach(text: str) -> Reach | None:
+    """What a pattern reaches, without JAX; None of another mechanism."""
+    where = entry(text).where
+    if not where.startswith("reach:") and not parts.in_file(where):
+        return None
+    function = implementation(where, "t2t_jax.attention")
+    return None if isinstance(function, type) else function(**attributes(text))
+
+
 def build(text: str) -> Any:
     """The Flax module of a mechanism."""
-    made = implementation(entry(text).where, "t2t_jax.attention")(**attributes(text))
-    if not isinstance(made, reach.Reach):
-        return made
-    from t2t_jax.attention.patterns import Pattern  # which imports JAX
+    if reach := _reach(text):
+        from t2t_jax.attention.patterns import Pattern  # which imports JAX
 
-    return Pattern(made)
+        return Pattern(reach)
+    return implementation(entry(text).where, "t2t_jax.attention")(**attributes(text))
