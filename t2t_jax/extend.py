@@ -60,8 +60,8 @@ def mechanism(name: str, about: str = "", **fields: Any) -> Decorator:
                     f"mechanism {name!r} has no base class with a declaration, so it must declare "
                     f"{' and '.join(missing)} itself (`t2t-jax help mechanism`)."
                 )
-            methods = implementation.step.__qualname__, implementation.step_cross.__qualname__
-            undefined = methods == ("Mechanism.step", "Mechanism.step_cross")
+            methods = {getattr(implementation, x).__qualname__ for x in ("step", "step_cross")}
+            undefined = methods == {"Mechanism.step", "Mechanism.step_cross"}
             if undefined and "cross" in declared.get("roles", registry.ALL):
                 raise UsageError(
                     f"mechanism {name!r} has no step_cross, with which cross-attention decodes: "
