@@ -63,6 +63,6 @@ class Model(nn.Module):
         """Logits [B, T, V]. Initialisation calls it, as it uses every parameter."""
         return self.decode(self.encode(source), target_in)
 
-    def drop(self, x: Array, P_drop: Array | None) -> Array:
+    def drop(self: nn.Module, x: Array, P_drop: Array | None) -> Array:
         """x after dropout in training, x itself in evaluation."""
         return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))

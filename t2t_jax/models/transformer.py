@@ -17,7 +17,6 @@ from t2t_jax.models.layers import Embedding, lengths_of
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.models.norms import norm
 from t2t_jax.models.positions import Encoding, PositionBias
-from t2t_jax.ops.dropout import dropout
 from t2t_jax.parts import FEED_FORWARD, NORM_PLACEMENTS, implementation
 
 Sublayer = Callable[[Array], Array]
@@ -160,13 +159,10 @@ class AddNorm(nn.Module):
 
     kind: str
     dtype: Any
+    drop = Model.drop
 
     def setup(self) -> None:
         self.norm = norm(self.kind, self.dtype)
-
-    def drop(self, y: Array, P_drop: Array | None) -> Array:
-        """y after dropout in training, y itself in evaluation."""
-        return y if P_drop is None else dropout(y, P_drop, self.make_rng("dropout"))
 
 
 def post(layer: Layer, x: Array, sublayers: Sublayers, P_drop: Array | None) -> Array:
