@@ -201,13 +201,9 @@ def sparse_strided(l: int) -> Reach:
 
 def sparse_fixed(l: int, c: int) -> Reach:
     """The query's own block of l, and the last c keys of each other block (Child et al. 2019)."""
-    return Reach(
-        lambda t, s: (s // l == t // l) | (s % l >= l - c),
-        window=l - 1,
-        block=l,
-        near=0,
-        kept=lambda s: s % l >= l - c,
-    )
+    kept = lambda s: s % l >= l - c  # noqa: E731
+    sees = lambda t, s: (s // l == t // l) | kept(s)  # noqa: E731
+    return Reach(sees, window=l - 1, block=l, near=0, kept=kept)
 
 
 def bigbird(b: int, r: int, seed: int, w: int = 1, g: int = 1) -> Reach:
