@@ -46,14 +46,8 @@ def _wandb(home: Path, step: int, **run: Any) -> Sink:
     import wandb
 
     project, settings = os.environ.get("WANDB_PROJECT", "t2t_jax"), wandb.Settings(console="off")
-    made = wandb.init(
-        project=project,
-        dir=str(home),
-        resume="allow",
-        reinit="create_new",
-        settings=settings,
-        **run,
-    )
+    run |= dict(dir=str(home), resume="allow", reinit="create_new")
+    made = wandb.init(project=project, settings=settings, **run)
     return made.id, made.log, made.finish  # wandb ignores steps that were sent before
 
 
