@@ -38,13 +38,11 @@ class Cosine(DotProduct):
 
     It is query-key normalisation (Henry et al. 2020, QKNorm), where each layer learns one factor g.
     Swin v2 (Liu et al. 2022, equation 2) has one for each head, by which it divides the cosine.
-
-    Attributes:
-      tau: the initial value of every tau; Henry et al. take log2(L^2 - L), where L is the
-        97.5th percentile of the lengths of training sequences.
+    Henry et al. begin with log2(L^2 - L), where L is the 97.5th percentile of the lengths of
+    training sequences.
     """
 
-    tau: float
+    tau: float  # the initial value of every tau
 
     def setup(self) -> None:
         self.factor = PerHead(initial=nn.initializers.constant(self.tau))
@@ -122,11 +120,9 @@ class Differential(ScaledDotProduct):
 
     Ye et al. (2024), "Differential Transformer", equations 1 to 3. The two halves of the features
     of q are q_1 and q_2, the halves of k are k_1 and k_2, and s is sqrt(d_k / 2). The heads of a
-    layer share lambda and, as in their code, the scale of the norm.
-
-    Attributes:
-      lambda_init: one value for all layers, as Ye et al. test with 0.8; their default is
-        0.8 - 0.6 exp(-0.3 l) for the layers l = 0, 1, ...
+    layer share lambda and, as in their code, the scale of the norm. `lambda_init` is one value for
+    all layers, as Ye et al. test with 0.8; their default is 0.8 - 0.6 exp(-0.3 l) for the layers
+    l = 0, 1, ...
     """
 
     lambda_init: float = 0.8

@@ -17,16 +17,10 @@ Bias = Callable[[Array], Array] | None
 
 
 class Mechanism(nn.Module):
-    """A mechanism defines `attend` for training, and `store` and the steps for decoding.
+    """A mechanism defines `attend` for training, and `store` and the steps for decoding."""
 
-    Attributes:
-      grouped: whether `start` and `step` take keys and values of fewer heads than the queries,
-        which the state then stores; each serves a group of adjacent query heads.
-      weighted: whether an output is a sum of values, each times a number.
-    """
-
-    grouped: ClassVar[bool] = False
-    weighted: ClassVar[bool] = True
+    grouped: ClassVar[bool] = False  # whether `start` and `step` get h_kv heads, not h
+    weighted: ClassVar[bool] = True  # whether an output is a sum of values, each times a number
 
     def __call__(
         self,

@@ -11,10 +11,8 @@ class PerHead(nn.Module):
     """A float32 parameter [h, *shape] with logical axes for the sharding rules.
 
     It is a module so that several methods of a mechanism can read it; h counts heads of queries.
-
-    Attributes:
-      axes: logical names of the axes after the heads; the first gives the fan-in.
-      initial: a function of (key, shape, dtype), by default normal with deviation fan-in^-0.5.
+    `axes` are the logical names of the axes after the heads, of which the first gives the fan-in;
+    `initial` is a function of (key, shape, dtype), by default normal with deviation fan-in^-0.5.
     """
 
     axes: tuple[str | None, ...] = ()

@@ -41,9 +41,8 @@ Pair = tuple[Array, Array]
 def scan(q: Array, keys: Keys, chunk: int, backwards: bool = False) -> tuple[Array, Array]:
     """What queries [B, T, h, m] read, [B, T, h, d_v], and the memory after all keys.
 
-    Args:
-      backwards: the recurrence runs from the last position to the first, and a query does not see
-        the key of its own position.
+    Backwards, the recurrence runs from the last position to the first, and a query does not see the
+    key of its own position.
     """
     T, L = q.shape[1], max(q.shape[1], keys.k.shape[1])
     n = -(-L // chunk)

@@ -23,12 +23,7 @@ ROUNDS = 5
 
 
 class Steps:
-    """A round of training steps of a population of P equal models.
-
-    Attributes:
-      batches: the batches of a round, one for each step.
-      programs: the compiled steps, by the shapes of their batches.
-    """
+    """A round of training steps of a population of P equal models, one for each batch."""
 
     def __init__(self, w: Workload, P: int = 1) -> None:
         self.mesh, model = sharding.make_mesh(), build(w.c, w.V)
@@ -36,7 +31,8 @@ class Steps:
         self.h = population.stack([sharding.replicate(hyper(w.c), self.mesh)] * P)
         self.P, self.step = P, population.vmap_step(make_step(model, w.c), P)
         self.batches = [population.stack_batches([b] * P) for b in workload.batches(w)]
-        self.accumulate, self.programs = w.c.training.accumulate, dict[Any, Program]()
+        self.accumulate = w.c.training.accumulate
+        self.programs = dict[Any, Program]()  # by the shapes of a batch
 
     def __call__(self) -> Any:
         """Runs the round, waits for its last step, and returns the step's metrics."""

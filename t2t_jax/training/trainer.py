@@ -36,16 +36,12 @@ def ahead() -> int:
 class Trainer:
     """Trains P runs at once: each step of all of them is one call of a compiled program.
 
-    Attributes:
-      step: number of steps done.
-      state, hyper: leaves [P, ...] for P runs; without the axis P for a single run.
-      history: the history that the runs share; `Member.history` has the evaluations of each.
-      queue: steps whose metrics have not been read: (step, FLOPs of all runs, metrics [P]).
+    The leaves of `state` and `hyper` are [P, ...]; for a single run, they have no axis P.
     """
 
     model: nn.Module
     runs: Sequence[Member]
-    step: int
+    step: int  # number of steps done
     evaluate: Evaluate
     progress: Progress
     mesh: Mesh
@@ -66,9 +62,10 @@ class Trainer:
         h = [sharding.replicate(hyper(run.c), self.mesh) for run in self.runs]
         self.hyper = population.stack(h)
         self.step_function = population.vmap_step(make_step(self.model, self.c), self.P)
-        every = [run.history for run in self.runs]
+        every = [run.history for run in self.runs]  # they differ in their evaluations alone
         self.history, self.peak, self.meter = every[0], peak_flops(), Meter()
         self.clock = Clock(sum(x.seconds for x in every), sum(x.overhead for x in every))
+        # Steps whose metrics have not been read: (step, FLOPs of all runs, metrics [P]).
         self.queue = deque[tuple[int, float, StepMetrics]]()
 
     def train(self) -> list[tuple[Member, Trained | RunError]]:
