@@ -168,7 +168,7 @@ def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[Stat
       UsageError: the checkpoint is of another model, or Orbax cannot read it.
     """
     directory = _directory(source, step)
-    trees = {n: ocp.args.StandardRestore(_abstract(tree)) for n, tree in _trees(like).items()}
+    trees = {name: ocp.args.StandardRestore(tree) for name, tree in _trees(like).items()}
     args = ocp.args.Composite(**trees, standing=ocp.args.JsonRestore())
     with _readable(directory):
         _check_shapes(directory / "params", like.params)
@@ -232,7 +232,7 @@ def read_params(directory: Path, like: Any) -> Any:
         )
     with _readable(directory), ocp.StandardCheckpointer() as checkpointer:
         _check_shapes(directory / "params", like)
-        return checkpointer.restore(directory.absolute() / "params", _abstract(like))
+        return checkpointer.restore(directory.absolute() / "params", like)
 
 
 def _check_shapes(directory: Path, like: Any) -> None:
@@ -270,7 +270,3 @@ def _readable(directory: Path) -> Iterator[None]:
 
 def _directory(source: ocp.CheckpointManager, step: int) -> Path:
     return Path(source.directory) / str(step)
-
-
-def _abstract(tree: Any) -> Any:
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), tree)
