@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 
 from t2t_jax.config import Config
 from t2t_jax.errors import RunError
@@ -88,8 +88,7 @@ def stack(trees: Sequence[Any]) -> Any:
     if len(trees) == 1:
         return trees[0]
     layout = jax.tree.map(
-        lambda x: NamedSharding(x.sharding.mesh, PartitionSpec("population", *x.sharding.spec)),
-        trees[0],
+        lambda x: x.sharding.update(spec=PartitionSpec("population", *x.sharding.spec)), trees[0]
     )
     together = lambda trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)  # noqa: E731
     return jax.jit(together, out_shardings=layout)(trees)
@@ -106,8 +105,6 @@ def member(tree: Any, i: int, P: int) -> Any:
     """The leaves of member i of P in a stacked tree, with the same layout."""
     if P == 1:
         return tree
-    layout = jax.tree.map(
-        lambda x: NamedSharding(x.sharding.mesh, PartitionSpec(*x.sharding.spec[1:])), tree
-    )
+    layout = jax.tree.map(lambda x: x.sharding.update(spec=x.sharding.spec[1:]), tree)
     chosen = lambda tree, i: jax.tree.map(lambda x: x[i], tree)  # noqa: E731
     return jax.jit(chosen, out_shardings=layout)(tree, i)
