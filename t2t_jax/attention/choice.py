@@ -66,8 +66,7 @@ def check(
     Args:
       role: encoder, decoder or cross.
       d_k: width of a head's queries.
-      partners: those names of `Entry.supports` that the config uses, each with the setting that
-        asks for it.
+      partners: what the config uses of `Entry.supports`, each with the setting that asks for it.
       recurrent: whether the decoder is recurrent, so that it computes one query after another.
 
     Raises:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax.core import meta
 
-from t2t_jax.attention.choice import build, entry, parse
+from t2t_jax.attention.choice import build, entry
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench.lengths import ROUNDS, Compiled, Point, compiled, exponent, sweep
@@ -221,7 +221,7 @@ def key_width(name: str, d_k: int = D) -> int:
 
 def is_causal(name: str) -> bool:
     """Returns whether a mechanism is measured with causal masking: whenever it supports that."""
-    return "decoder" in MECHANISMS[parse(name)[0]].roles
+    return "decoder" in entry(name).roles
 
 
 def _dtype() -> Any:

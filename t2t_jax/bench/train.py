@@ -42,9 +42,8 @@ class Steps:
                 placed = sharding.put_batch(batch, self.mesh, self.accumulate)
                 shapes = tuple(x.shape for x in placed.values())
                 if shapes not in self.programs:
-                    self.programs[shapes] = compile_for(
-                        self.step, self.P, self.state, placed, self.h
-                    )
+                    arguments = self.step, self.P, self.state, placed, self.h
+                    self.programs[shapes] = compile_for(*arguments)
                 while len(queued) > ahead():
                     jax.block_until_ready(queued.popleft())
                 self.state, metrics = self.programs[shapes].run(self.state, placed, self.h)
