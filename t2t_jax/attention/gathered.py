@@ -28,8 +28,7 @@ def attend_listed(
     Args:
       q, k, v: [B, T, h, d_k], [B, S, h, d_k] and [B, S, h, d_v].
       s: int32 [B, T, h, K], each position once; negative where there is no key.
-      tile: the number of queries whose keys are gathered at once; the backward pass gathers them
-        again.
+      tile: queries whose keys are gathered at once; the backward pass gathers them again.
       first: the position of the first query.
       factors: [B, T, h, K], by which the weights are multiplied.
     """
@@ -97,11 +96,8 @@ class BlockSelect(Mechanism):
     ) -> tuple[Array, State]:
         refuse("block_select", bias=bias)
         own, sums = t // self.b, state["sums"]
-        after = {
-            "k": write_at(state["k"], k, t),
-            "v": write_at(state["v"], v, t),
-            "sums": sums.at[:, own].add(k[:, 0].astype(sums.dtype)),
-        }
+        after = {n: write_at(state[n], x, t) for n, x in (("k", k), ("v", v))}
+        after["sums"] = sums.at[:, own].add(k[:, 0].astype(sums.dtype))
         counts = jnp.full(sums.shape[:2], self.b)  # of earlier blocks, which are complete
         s = self._select(q, after["sums"], counts, own[None], True)
         out = attend_listed(q, after["k"], after["v"], s, Visibility(causal=True), self.tile, t)
@@ -183,11 +179,8 @@ class LSH(Mechanism):
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
         refuse("lsh", bias=bias)
-        after = {
-            "k": write_at(state["k"], k, t),
-            "v": write_at(state["v"], v, t),
-            "buckets": write_at(state["buckets"], self._buckets(k), t, 3),
-        }
+        after = {n: write_at(state[n], x, t) for n, x in (("k", k), ("v", v))}
+        after["buckets"] = write_at(state["buckets"], self._buckets(k), t, 3)
         s = jnp.arange(after["k"].shape[1])[None, None, None]
         same = (after["buckets"] == self._buckets(q)) & (s <= t)
         last, _ = jax.lax.top_k(jnp.where(same, s, -1), min(self.c, s.shape[-1]))
